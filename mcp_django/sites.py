@@ -351,24 +351,25 @@ class MCPSite:
 
     @cached_property
     def _own_tools(self) -> dict[str, Tool]:
-        from .tools.generic import OWN_TOOLS
+        from .tools.generic import ToolSet
 
-        return {kind.name: kind() for kind in OWN_TOOLS if kind.name not in self._removed_tools}
+        own = {**ToolSet.GENERIC.new(), **ToolSet.UPLOADS.new()}
+        return {name: tool for name, tool in own.items() if name not in self._removed_tools}
 
     @cached_property
     def _connection_tools(self) -> dict[str, Tool]:
-        from .tools.generic import MODEST_TOOLS
+        from .tools.generic import ToolSet
 
-        return {kind.name: kind() for kind in MODEST_TOOLS}
+        return ToolSet.MODEST.new()
 
     @property
     def _extra_tools(self) -> dict[str, Tool]:
         """The site's tools that give way to the project's own of the same names."""
         if not self.has_chatgpt_tools:
             return self._connection_tools
-        from .tools.chatgpt import CHATGPT_TOOLS
+        from .tools.generic import ToolSet
 
-        return {**{kind.name: kind() for kind in CHATGPT_TOOLS}, **self._connection_tools}
+        return {**ToolSet.CHATGPT.new(), **self._connection_tools}
 
     def _has_tool(self, name: str) -> bool:
         return name in self._tools or (name in OWN_NAMES and name not in self._removed_tools)

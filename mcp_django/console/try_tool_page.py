@@ -26,8 +26,8 @@ from ..protocol.headers import ParamHeader
 from ..protocol.versions import Revisions
 from ..routing import ENDPOINTS
 from ..signin import SignIn
-from ..tools.generic import GENERIC_TOOLS
-from ..tools.model_overview import Overview, Writing
+from ..tools.generic import ToolSet
+from ..tools.model_overview import Overview
 from ..transports.local_client import CallFailed, LocalClient
 from .console_pages import Page
 from .visibility_page import SiteForm, known_sites, with_defaults
@@ -224,7 +224,7 @@ def _shown(field: forms.Field, value: Any) -> Any:
     return value
 
 
-GENERIC: Final = frozenset(tool.name for tool in GENERIC_TOOLS)
+GENERIC: Final = frozenset(tool.name for tool in ToolSet.GENERIC.value)
 # Client name of the console in the log and in the admin's history.
 NAME: Final = "console"
 CAPABILITIES: Final[Mapping[str, Any]] = {"elicitation": {"form": {}}}
@@ -257,16 +257,15 @@ def schema_for(model: ModelAccess, tool: Mapping[str, Any]) -> dict[str, Any]:
     }
     writing = Overview(model).forms[tool["name"] == "update_record"]
     if "values" in parts and writing is not None:
-        offered["values"] = {"fields": with_rows(writing)}
+        offered["values"] = {"fields": with_rows(writing.form, writing.schema())}
     parts = {name: {**part, **offered.get(name, {})} for name, part in parts.items()}
     return {**tool["inputSchema"], "properties": parts}
 
 
-def with_rows(writing: Writing) -> dict[str, Any]:
-    """Return the JSON Schema of a model's form, with the rows of relations to choose from where there are few."""
-    schema = writing.schema()
+def with_rows(form: Any, schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the JSON Schema of a form's fields with the rows of relations to choose from, where there are few."""
     for name, part in schema.get("properties", {}).items():
-        field = writing.form.fields[name]
+        field = form.fields[name]
         if isinstance(field, forms.ModelChoiceField) and field.queryset is not None:
             rows = list(field.queryset[: MAX_CHOICES + 1])
             if len(rows) <= MAX_CHOICES:

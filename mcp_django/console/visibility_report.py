@@ -30,7 +30,7 @@ from ..sites import MCPSite, is_open
 from ..tools.base import Tool
 from ..tools.create_upload import CreateUpload
 from ..tools.function_tools import FunctionTool
-from ..tools.model_overview import may_words
+from ..tools.model_overview import Overview
 from ..transports.local_client import LocalClient
 
 # Approximate bytes of JSON per token.
@@ -291,7 +291,7 @@ def _model(model: ModelAccess) -> SeenModel:
     return SeenModel(
         label=exposure.label,
         name=str(exposure.opts.verbose_name_plural),
-        allowed=tuple(may_words(model).split()),
+        allowed=tuple(Overview(model).may.split()),
         fields=model.fields,
         filters={name: lookups for name, _path, lookups in filters_of(model)},
         actions=tuple(actions),

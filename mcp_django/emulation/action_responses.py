@@ -4,11 +4,8 @@ HTML with its tokens, cookies and the addresses of pages are never passed on. A 
 see looks like a redirect to any other page.
 """
 
-import hashlib
-import json
 import logging
 import re
-import secrets
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,7 +19,6 @@ from asgiref.sync import async_to_sync
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied, ValidationError
-from django.db.models import Model
 from django.forms import BaseForm, Field, FileField, ModelChoiceField
 from django.http import HttpResponse, HttpResponseBase, StreamingHttpResponse
 from django.urls import Resolver404, get_script_prefix, resolve
@@ -35,9 +31,8 @@ from ..orm.column_values import pk_text, render
 from ..orm.labels import label_of
 from ..orm.nearest_names import alternatives
 from ..orm.uris import Address
-from ..protocol.content import Content, EmbeddedResource, ResourceLink
-from ..runtime.cache_and_rate_limits import cache
 from ..schema.form_schemas import MAX_CHOICES, Option, fields_of, form_schema, is_required, model_of, options_of
+from .downloads import Download
 from .form_filling import field_entries
 from .html_forms import Button, Control, HtmlForm, Pair, posted, read_forms
 
@@ -47,13 +42,6 @@ LIST: Final = "_changelist"
 # Endings of the URL names of the admin's own views, which have tools of their own.
 DJANGOS: Final = frozenset({"_add", "_change", "_changelist", "_delete", "_history"})
 ELSEWHERE: Final = "The action redirected to another admin page, which was not opened."
-# Scheme of the URIs of files that are kept in the cache.
-SCHEME: Final = "attachment:"
-# Seconds for which they are kept.
-MAX_AGE: Final = 600
-# Maximum characters of text, or bytes of another file, that a result contains itself.
-SHOWN: Final = 2_000
-NOTE: Final = "Read the uri as a resource, or give it to get_record as pk."
 TEXT_TYPES: Final = re.compile(r"text/|application/([a-z.-]+\+)?(json|xml|yaml|csv|javascript|x-ndjson)")
 UNSAFE_NAME: Final = re.compile(r"[^\w. -]+")
 MAX_PAGE_TEXT: Final = 1_000
@@ -62,64 +50,6 @@ CANCELLING: Final = frozenset({"cancel", "_cancel", "back", "_back", "abort"})
 # Maximum characters of the labels of a select.
 MAX_LABELS: Final = 1_000
 CSRF: Final = "csrfmiddlewaretoken"
-
-
-# Files
-
-
-@dataclass(frozen=True, slots=True)
-class Download:
-    """A download: ``body`` is text or bytes."""
-
-    name: str
-    mime_type: str
-    body: str | bytes
-
-    def result(self, request: MCPRequest, about: str) -> tuple[dict[str, Any], list[Content]]:
-        """Return the file in an action's response as structured result, and a content block if the file is long.
-
-        The result has the contents once: a short text in its structured part, a short binary file in a block. A long
-        file is kept in the cache, and the block links to it. ``about`` names its origin, such as ``shop.order/export``.
-        """
-        raw = self.body.encode() if isinstance(self.body, str) else self.body
-        said: dict[str, Any] = {"name": self.name, "mime_type": self.mime_type, "bytes": len(raw)}
-        is_long = len(self.body) > SHOWN
-        if isinstance(self.body, str) and not is_long:
-            return {**said, "text": self.body}, []
-        uri = f"{SCHEME}{secrets.token_urlsafe(16)}/{about}/{self.name}"
-        if is_long and self._is_kept(request, uri):
-            link = ResourceLink(uri, self.name, mime_type=self.mime_type)
-            return {**said, "uri": uri, "expires_in": MAX_AGE, "note": NOTE}, [link]
-        return said, [EmbeddedResource(f"{SCHEME}{about}/{self.name}", self.body, self.mime_type)]
-
-    def _is_kept(self, request: MCPRequest, uri: str) -> bool:
-        key = _key(request, uri)
-        try:
-            cache.set(key, (self.mime_type, self.body), MAX_AGE)
-            # Some cache backends silently drop every value, or values of this size.
-            return bool(cache.has_key(key))
-        except Exception as error:
-            logger.warning("A file is sent with its result: the cache does not keep it (%s)", type(error).__name__)
-            return False
-
-
-def kept(request: MCPRequest, uri: str) -> EmbeddedResource:
-    """Return the file kept for a URI; raise ``NotFound`` if it has expired or the caller cannot see its model."""
-    _, _, about = uri.partition("/")
-    if "." in (label := about.partition("/")[0]):
-        access_of(request).get_model(label)
-    file = cache.get(_key(request, uri))
-    if file is None:
-        raise NotFound
-    mime_type, body = file
-    return EmbeddedResource(uri, body, mime_type)
-
-
-def _key(request: MCPRequest, uri: str) -> str:
-    user = request.user
-    owner = [user._meta.label, str(user.pk)] if isinstance(user, Model) else []
-    told = json.dumps([owner, request.mcp.client_id, request.mcp.site.name, uri])
-    return f"mcp_django:attachment:{hashlib.sha256(told.encode()).hexdigest()}"
 
 
 # Intermediate pages

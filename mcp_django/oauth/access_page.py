@@ -15,7 +15,7 @@ from ..orm.access import access_of
 from ..routing import ENDPOINTS
 from ..scopes import default_scopes, expand
 from ..signin import SignIn
-from ..tools.model_overview import may_words
+from ..tools.model_overview import Overview
 from .resource_urls import resource_url
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def _models(asked: MCPRequest) -> Iterator[dict[str, Any]]:
     """Yield the models, each with the fields and permissions that an AI model would reach."""
     for model in access_of(asked).models:
         exposure = model.exposure
-        allowed = {*may_words(model).split()} - {"view"}
+        allowed = {*Overview(model).may.split()} - {"view"}
         yield {
             "label": exposure.label,
             "name": exposure.opts.verbose_name_plural,

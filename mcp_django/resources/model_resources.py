@@ -7,7 +7,7 @@ import re
 import stat
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,12 +25,11 @@ from ..orm.pagination import Cursor
 from ..orm.row_reading import find_row
 from ..orm.serializer_columns import represented
 from ..orm.uris import Address, ParsedURI
-from ..protocol.content import EmbeddedResource
 from ..protocol.errors import InvalidParams
-from ..tools.asking_guide import TYPE, URI, is_text, text_of
 from ..tools.get_record import Record
 from ..tools.list_and_describe_models import Description
-from ..tools.query_records import RecordCall, page_payload
+from ..tools.own_texts import OwnText
+from ..tools.query_records import RecordCall
 
 if TYPE_CHECKING:
     from django.db.models.fields.files import FieldFile
@@ -70,8 +69,7 @@ class Resources:
             found.append({"uri": address.page(), "name": exposure.label, "title": title, **about, "mimeType": JSON})
             found.append({"uri": address.schema(), "name": f"{exposure.label} schema", "mimeType": JSON})
         if found and not cursor:
-            about = {"title": "How to ask", "description": "All that filters and aggregates can do"}
-            found.append({"uri": URI, "name": "asking", **about, "mimeType": TYPE})
+            found.append(dict(OwnText.GUIDE))
         own = [] if cursor else self._functions(template=False)
         if len(models) <= LIST_PAGE:
             return [*own, *found], None
@@ -95,24 +93,12 @@ class Resources:
 
         Explanatory texts and files made by actions are found too.
         """
-        if is_text(uri):
-            return OwnText(text_of(self.request, uri))
+        if OwnText.is_at(uri):
+            return OwnText.at(self.request, uri)
         address = ParsedURI.read(uri)
         if address.label != address.label.lower():
             raise NotFound
         return ModelResource(uri, address, access_of(self.request).get_model(address.label))
-
-
-@dataclass(frozen=True, slots=True)
-class OwnText:
-    """Takes the place of a model resource at a URI of no model: an explanatory text, or a file made by an action."""
-
-    found: EmbeddedResource
-    cache_hints: Mapping[str, Any] = field(default_factory=dict)
-
-    def read(self) -> Objects:
-        """Return the contents."""
-        return [self.found.contents()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +132,8 @@ class ModelResource:
         request.go_to(exposure, "changelist" if pk is None else "change", pk)
         if pk is None:
             try:
-                payload = page_payload(RecordCall(model, self.address.query).query())
+                call = RecordCall(model, self.address.query)
+                payload = call.payload(call.query())
             except ToolError as error:
                 raise InvalidParams(error.message) from None
             following = payload.pop("next_cursor", None)

@@ -13,7 +13,7 @@ from django.urls.resolvers import RegexPattern
 from rest_framework.routers import SimpleRouter
 
 from ..exceptions import NotFound
-from ..tools.base import safe_name
+from ..tools.base import Tool
 
 STANDARD: Final = ("list", "retrieve", "create", "update", "partial_update", "destroy")
 UNSAFE: Final = re.compile(r"[^a-z0-9_]+")
@@ -79,7 +79,7 @@ class Route:
     def name(self) -> str:
         """The name of its tool, such as ``list_orders``."""
         action = self.action if self.alone else f"{self.method}_{self.action}"
-        return safe_name(f"{action}_{self.registration.name}")
+        return Tool.safe_name(f"{action}_{self.registration.name}")
 
     def match(self, given: Mapping[str, str]) -> ResolverMatch:
         """Return the match of the URL with these parameters; raise ``NotFound`` for values that no such URL has."""

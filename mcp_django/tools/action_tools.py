@@ -24,7 +24,7 @@ from ..orm.tool_arguments import Arguments
 from ..schema.form_schemas import is_required
 from ..schema.value_types import FREE_OBJECT
 from ..scopes import READ, WRITE
-from .base import IDEMPOTENCY_KEY, Tool, safe_name
+from .base import IDEMPOTENCY_KEY, Tool
 from .model_overview import choice_words
 
 # Maximum number of cached action tools: an admin can describe an action differently to each caller.
@@ -39,7 +39,7 @@ RESERVED: Final = frozenset({"pks", "form", "confirm_token"})
 
 def action_tool_name(name: str, opts: "Options[Any]") -> str:
     """Return the name of an action tool, such as ``mark_shipped_shop_order``."""
-    return safe_name(f"{name}_{opts.app_label}_{opts.model_name}")
+    return Tool.safe_name(f"{name}_{opts.app_label}_{opts.model_name}")
 
 
 class ActionTool(Tool):

@@ -23,21 +23,14 @@ UNSAFE: Final = re.compile(r"[^a-z0-9_]")
 MAX_NAME: Final = 40
 
 
-def safe_name(wanted: str) -> str:
-    """Return the name of a tool: the wanted one if it has at most 40 of ``a-z0-9_``, else one with its digest."""
-    safe = UNSAFE.sub("_", wanted.lower())
-    if safe == wanted and len(safe) <= MAX_NAME:
-        return safe
-    return f"{safe[: MAX_NAME - 9]}_{hashlib.sha256(wanted.encode()).hexdigest()[:8]}"
-
-
 class Tool:
     """Base class of all tools. Subclasses set the attributes and write :meth:`call`.
 
     ``input_schema`` and ``output_schema`` are JSON Schemas of type "object". The four hints are always sent, because
     clients assume the worst of a missing one. ``slow`` runs the call in the thread pool for the project's own code;
     ``is_async`` says that :meth:`call` returns an awaitable, which runs on the event loop. With ``takes_key`` the
-    kernel handles the argument ``idempotency_key``, and :meth:`call` does not get it. ``example`` has arguments to show
+    kernel handles the argument ``idempotency_key``, and :meth:`call` does not get it. ``reads_rows`` gives its queries
+    the time limit of reads. ``example`` has arguments to show
     at the end of the description. ``permission`` is what the caller must be allowed to do with at least one model:
     "view", "add", "change" or "delete" rows, or "run" actions.
     """
@@ -57,6 +50,7 @@ class Tool:
     slow: bool = False
     is_async: bool = False
     takes_key: bool = False
+    reads_rows: bool = False
     permission: str = ""
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -64,6 +58,14 @@ class Tool:
         if "has_permission" in vars(cls):
             # Do not inherit ``permission``: the class decides by its own has_permission().
             cls.permission = vars(cls).get("permission", "")
+
+    @staticmethod
+    def safe_name(wanted: str) -> str:
+        """Return the name of a tool: the wanted one if it has at most 40 of ``a-z0-9_``, else one with its digest."""
+        safe = UNSAFE.sub("_", wanted.lower())
+        if safe == wanted and len(safe) <= MAX_NAME:
+            return safe
+        return f"{safe[: MAX_NAME - 9]}_{hashlib.sha256(wanted.encode()).hexdigest()[:8]}"
 
     def has_permission(self, request: MCPRequest) -> bool:
         """Return whether the caller may see and call the tool; the base class checks ``permission``."""
@@ -152,6 +154,7 @@ class RecordTool(Tool):
     """Base class of tools that read records, for every caller who may view some model."""
 
     read_only = True
+    reads_rows = True
     permission = "view"
 
     def check(self, request: MCPRequest, arguments: Mapping[str, Any]) -> None:

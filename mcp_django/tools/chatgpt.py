@@ -140,6 +140,3 @@ class Fetch(RecordTool):
         text = "\n".join(lines)
         metadata = {name: payload[name] for name in ("model", "pk", "hint") if name in payload}
         return ToolResult(structured={**_result(model, found.row), "text": text, "metadata": metadata})
-
-
-CHATGPT_TOOLS: Final = (Search, Fetch)

@@ -11,26 +11,24 @@ import orjson
 from django.core.exceptions import ImproperlyConfigured
 
 from ..conf import settings
-from ..context.confirmation import CallState, Confirmation, DirectAnswers, quoted
-from ..context.questions import Answers
+from ..context.confirmation import Confirmation, quoted
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
-from ..exceptions import InputRequired, ToolError
+from ..exceptions import ToolError
 from ..functions.asked_parameters import RESERVED, Ask, finished
 from ..functions.declared_functions import check_tool_name, signature_of
 from ..functions.project_function import ProjectFunction, result_annotation
-from ..orm.tool_arguments import Arguments
 from ..protocol.content import Audio, Content, EmbeddedResource, Image, ResourceLink, Text
 from ..schema.annotations import RESULT, is_wrapped, output_schema, resolve_hint, unwrap
 from ..schema.json_values import to_jsonable
 from ..schema.secrets import clean_text
 from ..scopes import READ, WRITE
-from .base import Tool
+from .asking_tools import AskingTool
 
 _BLOCKS: Final = (Text, Image, Audio, EmbeddedResource, ResourceLink)
 
 
-class FunctionTool(Tool):
+class FunctionTool(AskingTool):
     """Function tool: a tool made of a project function ``(request, **arguments)``, sync or async.
 
     The schema comes from the signature and the docstring, or is ``input_schema``, sent unchanged. ``structured`` says
@@ -196,65 +194,3 @@ def _as_block(item: Any) -> Content:
 def _holds_blocks(annotation: Any) -> bool:
     annotation = unwrap(annotation).annotation
     return annotation in (*_BLOCKS, ToolResult) or any(_holds_blocks(part) for part in get_args(annotation))
-
-
-# Questions for clients that cannot ask their user: a result that asks, and arguments that answer
-#
-# The result has the questions as a JSON Schema, and a token. The client repeats the call with two more arguments,
-# ``answers`` and ``confirm_token``. The token is bound to the user, the tool, the arguments and the questions, expires
-# after ``QUESTION_TIMEOUT`` seconds and can be used once.
-
-METHOD: Final = "tools/call"
-ANSWERS: Final = "the user's answers as answers, and confirm_token"
-
-
-def take_direct_answers(request: MCPRequest, tool: FunctionTool, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a function tool's own arguments, after taking the user's direct answers out of them."""
-    own = {name: value for name, value in arguments.items() if name not in tool.reserved}
-    reserved = {name: value for name, value in arguments.items() if name in tool.reserved}
-    token = reserved.get("confirm_token")
-    given = Arguments(answers=reserved.get("answers") or None).object("answers")
-    if not token:
-        if given:
-            then = "the result has the questions and a confirm_token to send with the answers"
-            raise ToolError(f'Call without "answers" first; {then}.')
-        return own
-    state = CallState(request, METHOD, {"name": tool.name, "arguments": own}).redeem(token)
-    if Confirmation.KEY in state["asked"]:
-        # The token itself confirms the call.
-        given = {**given, Confirmation.KEY: True}
-    request.mcp.answers = Answers(given, state, direct=True)
-    return own
-
-
-def ask_by_result(request: MCPRequest, tool: Tool, arguments: Mapping[str, Any], asked: InputRequired) -> ToolResult:
-    """Ask the user by a function tool's result; raise ``asked`` for clients that ask in their own way.
-
-    Raises ``NotConfirmed`` if such a client answers for its user and the tool may destroy something.
-    """
-    direct = DirectAnswers(request, asked.questions)
-    if not isinstance(tool, FunctionTool) or not direct.suit:
-        raise asked
-    schema = direct.schema()
-    needed = {"answers", "confirm_token"} if schema["properties"] else {"confirm_token"}
-    if not needed <= tool.reserved:
-        raise asked
-    if tool.confirms:
-        direct.check()
-    failed = [question.reason for question in asked.questions if question.reason]
-    request.mcp.record.settle("asked")
-    state = request.mcp.answers.state(direct.questions.values())
-    waiting = CallState(request, METHOD, {"name": tool.name, "arguments": dict(arguments)})
-    result = {
-        **({"input_required": True} if schema["properties"] else {"confirmation_required": True}),
-        "message": "\n".join(str(question.params["message"]) for question in asked.questions),
-        **({"errors": failed} if failed else {}),
-        **({"answers": schema} if schema["properties"] else {}),
-        "next": Confirmation.NEXT.format(ANSWERS if schema["properties"] else "confirm_token"),
-        "confirm_token": waiting.seal(state),
-        "expires_in": settings.QUESTION_TIMEOUT,
-    }
-    if tool.output_schema is None:
-        return ToolResult(structured=result, is_error=bool(failed))
-    # Clients check structured content against the output schema, and the TypeScript SDK does so for errors too.
-    return ToolResult(content=[Text(orjson.dumps(result).decode())], is_error=True)

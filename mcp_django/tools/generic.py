@@ -1,8 +1,11 @@
-"""The generic tools: the same for every project and every number of models."""
+"""The tools of the app itself: the same for every project and every number of models."""
+
+from enum import Enum
 
 from .action_tools import RunAction
 from .aggregate_records import AggregateRecords
 from .base import Tool
+from .chatgpt import Fetch, Search
 from .connection_info import ConnectionInfo
 from .create_upload import CreateUpload
 from .get_record import GetRecord
@@ -10,18 +13,29 @@ from .list_and_describe_models import DescribeModel, ListModels
 from .query_records import QueryRecords
 from .write_tools import CreateRecord, DeleteRecord, UpdateRecord
 
-GENERIC_TOOLS: tuple[type[Tool], ...] = (
-    ListModels,
-    DescribeModel,
-    QueryRecords,
-    GetRecord,
-    AggregateRecords,
-    CreateRecord,
-    UpdateRecord,
-    DeleteRecord,
-    RunAction,
-)
-# Tools that exist whatever the project registers. The last one is offered only with a storage for uploads.
-OWN_TOOLS: tuple[type[Tool], ...] = (*GENERIC_TOOLS, CreateUpload)
-# Tools that are offered only when they are useful, and that a project's tool of the same name replaces.
-MODEST_TOOLS: tuple[type[Tool], ...] = (ConnectionInfo,)
+
+class ToolSet(Enum):
+    """The classes of the app's own tools, by when a site offers them."""
+
+    # They exist whatever the project registers.
+    GENERIC = (
+        ListModels,
+        DescribeModel,
+        QueryRecords,
+        GetRecord,
+        AggregateRecords,
+        CreateRecord,
+        UpdateRecord,
+        DeleteRecord,
+        RunAction,
+    )
+    # It is offered only with a storage for uploads.
+    UPLOADS = (CreateUpload,)
+    # They are offered only when they are useful, and a project's tool of the same name replaces them.
+    MODEST = (ConnectionInfo,)
+    # They are those that ChatGPT asks for, on sites that want them.
+    CHATGPT = (Search, Fetch)
+
+    def new(self) -> dict[str, Tool]:
+        """Return a new tool of each class, by name."""
+        return {kind.name: kind() for kind in self.value}

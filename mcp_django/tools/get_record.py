@@ -34,8 +34,8 @@ from ..orm.uris import Address, ParsedURI
 from ..protocol.content import Text
 from ..schema.secrets import clean_text
 from ..schema.value_types import KEY
-from .asking_guide import is_text, text_of
 from .base import RecordTool
+from .own_texts import OwnText
 from .query_records import NAMES
 
 MAX_RELATIONS: Final = 10
@@ -227,10 +227,10 @@ class GetRecord(RecordTool):
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         """Return the row."""
         given = Arguments.read(arguments, (*self.input_schema["properties"], "uri"))
-        if "model" not in given and is_text(uri := given.get("uri") or given.get("pk")):
+        if "model" not in given and OwnText.is_at(uri := given.get("uri") or given.get("pk")):
             # The URI is that of a text or file, not of a record.
             try:
-                text = text_of(request, uri)
+                text = OwnText.at(request, uri).found
             except NotFound:
                 raise ToolError(RowFinder.NOT_FOUND) from None
             if isinstance(text.body, bytes):

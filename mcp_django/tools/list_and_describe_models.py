@@ -29,7 +29,7 @@ from ..orm.uris import Address
 from ..schema.secrets import clean_text
 from ..schema.value_types import texts_of
 from .base import RecordTool
-from .model_overview import MAX_LINE, Overview, may_words, may_write
+from .model_overview import MAX_LINE, Overview, may_write
 from .model_search import found_models
 from .query_records import ALWAYS_LOAD, UNORDERED
 
@@ -93,7 +93,7 @@ class ListModels(RecordTool):
         for model in found or access.models:
             exposure = model.exposure
             about = clean_text(exposure.description.strip().partition("\n")[0], MAX_LINE)
-            row = [exposure.label, str(exposure.opts.verbose_name_plural), may_words(model), about]
+            row = [exposure.label, str(exposure.opts.verbose_name_plural), Overview(model).may, about]
             used += sum(map(len, row)) + 16
             if used > request.mcp.result_chars:
                 break
@@ -121,7 +121,7 @@ class Description(Overview):
         payload: dict[str, Any] = {"model": exposure.label, "title": str(exposure.opts.verbose_name)}
         if exposure.description:
             payload["description"] = exposure.description.strip()
-        payload["may"] = may_words(self.model)
+        payload["may"] = self.may
         payload["fields"] = list(map(self._line, self.columns))
         extra: dict[str, Any] = {}
         for writing in self.forms:

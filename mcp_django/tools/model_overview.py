@@ -42,11 +42,6 @@ def may_write(request: MCPRequest) -> bool:
     return WRITE in request.mcp.scopes and not settings.READ_ONLY and (off is None or off.writes is None)
 
 
-def may_words(model: ModelAccess) -> str:
-    """Return the permissions for the model overview: "view", with "add change delete" as far as the caller has them."""
-    return " ".join(["view", *filter(model.may, ("add", "change", "delete") if may_write(model.request) else ())])
-
-
 def type_words(request: MCPRequest, column: Column) -> Sequence[str]:
     """Return the words for a column's type in the model overview, none for text."""
     if column.field is None or column.kind in ("computed", "serialized"):
@@ -134,6 +129,12 @@ class Overview:
         self.request = model.request
         self.exposure = model.exposure
 
+    @property
+    def may(self) -> str:
+        """The caller's permissions: "view", with "add change delete" as far as the caller has them."""
+        writing = ("add", "change", "delete") if may_write(self.request) else ()
+        return " ".join(["view", *filter(self.model.may, writing)])
+
     @cached_property
     def columns(self) -> Sequence[Column]:
         """What the caller may read, in display order."""
@@ -146,7 +147,7 @@ class Overview:
         """
         request = self.request
         exposure = self.exposure
-        may = may_words(self.model).replace("view add change delete", "write")
+        may = self.may.replace("view add change delete", "write")
         may += " search" if exposure.get_search_fields(request) else ""
         may += f", no search in {' '.join(left)}" if (left := unsearched(self.model)) else ""
         payload: dict[str, Any] = {"model": exposure.label, "may": may}

@@ -104,61 +104,65 @@ class RecordCall(RowArguments):
         now = datetime.fromisoformat(text)
         return replace(query, after=tuple(last), conditions=self.filters(lambda: seen_from(now)), moment=now)
 
+    def payload(self, query: PageQuery, *, count: bool = False, notes: Iterable[str] = ()) -> dict[str, Any]:
+        """Return the result of ``query_records``: a page as ``{model, count?, returned, next_cursor?, truncated?,
+        hint?, uri, columns, rows}``.
 
-def page_payload(query: PageQuery, *, count: bool = False, notes: Iterable[str] = ()) -> dict[str, Any]:
-    """Return the result of ``query_records``: a page as ``{model, count?, returned, next_cursor?, truncated?, hint?,
-    uri, columns, rows}``.
+        Everything important stands before the rows, because some clients cut off the end of a long result. ``notes``
+        are hints about the call, for ``hint``.
+        """
+        page = read_page(query)
+        if query.search and not page.rows and query.after is None:
+            page = _similar(query, page)
+        if page.more and not query.conditions and not query.search:
+            page.notes += _order_hint(query)
+        kept = _fitting(page, self.model.request.mcp.result_chars)
+        payload: dict[str, Any] = {"model": self.model.exposure.label}
+        if count:
+            # Never lose the page, which has been read already, to a slow count.
+            try:
+                with read_limits(COUNT_SHARE):
+                    total = query.count()
+                payload["count"] = total if total <= COUNT_CAP else f"more than {COUNT_CAP}"
+            except ToolError:
+                page.notes.append("counting took too long: narrow the filters")
+                payload["count"] = "unknown"
+        payload["returned"] = kept
+        hints = [*notes, *page.notes, *opening_hint(query.conditions)]
+        if not page.rows and query.after is None:
+            hints += empty_hints(self.model, query.conditions)
+        if (kept < len(page.rows) or page.more) and page.keys:
+            last = page.keys[kept - 1]
+            if query.moment is not None:
+                last = (*last, query.moment.isoformat())
+            try:
+                payload["next_cursor"] = _cursor(query).write(last)
+            except ToolError as error:
+                hints.append(f"there are more rows. {error.message}")
+        if kept < len(page.rows):
+            payload["truncated"] = True
+            hints.insert(0, f"only {kept} rows fit: continue with next_cursor, or name fewer fields")
+        if hints:
+            payload["hint"] = "; ".join(hints)
+        payload["uri"] = Address(self.model).pattern()
+        payload["columns"] = page.names
+        payload["rows"] = page.rows[:kept]
+        return payload
 
-    Everything important stands before the rows, because some clients cut off the end of a long result. ``notes`` are
-    hints about the call, for ``hint``.
-    """
-    page = read_page(query)
-    if query.search and not page.rows and query.after is None:
-        similar = similar_query(query)
-        found = read_page(similar) if similar is not None else page
-        if found.rows:
-            # These rows do not match the search, so no cursor can continue them.
-            found.keys = []
-            found.notes.append("nothing matches the search as it is written: these rows are the nearest in spelling")
-        else:
-            left = unsearched(query.model)
-            beside = f", which does not look into {', '.join(left)} for you" if left else ""
-            found.notes.append(f"nothing matches the search{beside}; try a part of the word, or filters")
-        page = found
-    if page.more and not query.conditions and not query.search:
-        page.notes += _order_hint(query)
-    kept = _fitting(page, query.model.request.mcp.result_chars)
-    payload: dict[str, Any] = {"model": query.model.exposure.label}
-    if count:
-        # Never lose the page, which has been read already, to a slow count.
-        try:
-            with read_limits(COUNT_SHARE):
-                total = query.count()
-            payload["count"] = total if total <= COUNT_CAP else f"more than {COUNT_CAP}"
-        except ToolError:
-            page.notes.append("counting took too long: narrow the filters")
-            payload["count"] = "unknown"
-    payload["returned"] = kept
-    hints = [*notes, *page.notes, *opening_hint(query.conditions)]
-    if not page.rows and query.after is None:
-        hints += empty_hints(query.model, query.conditions)
-    if (kept < len(page.rows) or page.more) and page.keys:
-        last = page.keys[kept - 1]
-        if query.moment is not None:
-            last = (*last, query.moment.isoformat())
-        try:
-            payload["next_cursor"] = _cursor(query).write(last)
-        except ToolError as error:
-            hints.append(f"there are more rows. {error.message}")
-    if kept < len(page.rows):
-        payload["truncated"] = True
-        hints.insert(0, f"only {kept} rows fit: continue with next_cursor, or name fewer fields")
-    if hints:
-        payload["hint"] = "; ".join(hints)
-    payload["uri"] = Address(query.model).pattern()
-    payload["columns"] = page.names
-    payload["rows"] = page.rows[:kept]
-    return payload
+
+def _similar(query: PageQuery, nothing: Page) -> Page:
+    """Return the queried page where nothing matches the search: rows of a similar spelling, or a note on what to do."""
+    similar = similar_query(query)
+    page = read_page(similar) if similar is not None else nothing
+    if page.rows:
+        # These rows do not match the search, so no cursor can continue them.
+        page.keys = []
+        page.notes.append("nothing matches the search as it is written: these rows are the nearest in spelling")
+        return page
+    left = unsearched(query.model)
+    beside = f", which does not look into {', '.join(left)} for you" if left else ""
+    page.notes.append(f"nothing matches the search{beside}; try a part of the word, or filters")
+    return page
 
 
 def _order_hint(query: PageQuery) -> list[str]:
@@ -271,7 +275,7 @@ class QueryRecords(RecordTool):
         notes = list(given.limit_hint())
         if call.leaves_out_order:
             notes.append(UNORDERED)
-        payload = page_payload(query, count=count, notes=notes)
+        payload = call.payload(query, count=count, notes=notes)
         if with_urls:
             pk = exposure.opts.pk
             rows = payload["rows"]

@@ -6,7 +6,7 @@ The error has a repair that turns the refused call into the right one. The tool 
 import logging
 from collections.abc import Mapping
 from contextlib import nullcontext
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import orjson
 
@@ -24,65 +24,78 @@ logger = logging.getLogger("mcp_django.tools")
 PROPOSAL_SHARE: Final = 0.25
 # Maximum number of repairs to one call.
 MAX_REPAIRS: Final = 6
-# Maximum characters of the right call as JSON.
-MAX_PROPOSAL: Final = 600
 
 
-def refusal_of(request: MCPRequest, tool: Tool, arguments: Mapping[str, Any], error: ToolError) -> dict[str, Any]:
-    """Return the error result of a refused call; the right call can end it: ``next: {"tool", "arguments"}``.
+class RefusedCall:
+    """A call that a tool refused with an error."""
 
-    A tool without an output schema also returns ``{"error", "next"}`` as structured content. With an output schema
-    that would fail: the official TypeScript SDK checks structured content against it even if ``isError`` is true.
-    """
-    # Operators have to find the calls of which nobody knows what they have done.
-    request.mcp.record.settle(error.outcome, error.message if isinstance(error, OutcomeUnknown) else "")
-    try:
-        with read_limits(PROPOSAL_SHARE) if isinstance(tool, RecordTool) else nullcontext():
-            call = proposal(request, tool, arguments, error)
-    except Exception:
-        # Return the refusal even if the project's code or the database fails on the proposed call.
-        logger.warning("No call could be proposed for one of %s", tool.name, exc_info=True)
-        call = None
-    if call is None:
-        return ToolResult.of_error(error).to_wire()
-    wire = ToolResult.of_error(error, f"\nnext: {orjson.dumps(call).decode()}").to_wire()
-    structured = {"structuredContent": {"error": error.message[: ToolResult.MAX_ERROR], "next": call}}
-    if tool.output_schema is None:
-        return {**wire, **structured}
-    return wire
+    # Maximum characters of the right call as JSON.
+    MAX_PROPOSAL: ClassVar = 600
 
+    def __init__(self, request: MCPRequest, tool: Tool, arguments: Mapping[str, Any], error: ToolError) -> None:
+        self.request = request
+        self.tool = tool
+        self.arguments = arguments
+        self.error = error
 
-def proposal(request: MCPRequest, tool: Tool, arguments: Mapping[str, Any], error: ToolError) -> dict[str, Any] | None:
-    """Return the right call in place of a refused call, None if none is clearly meant or the call is too long.
+    def result(self) -> dict[str, Any]:
+        """Return the error result; the right call can end it: ``next: {"tool", "arguments"}``.
 
-    In a call that writes, only the spelling of one name is repaired. A call that reads can be wrong in several places.
-    """
-    given = arguments
-    if isinstance(tool, RecordTool):
-        given = Arguments.understood(arguments, tool.input_schema["properties"])
-    refused: ToolError | None = error
-    for _ in range(MAX_REPAIRS):
-        repair = refused.repair if refused is not None else None
-        if repair is None or not (tool.read_only or repair.is_spelling):
-            return None
-        mended = repair.mend(given)
-        if mended is None or mended == given:
-            return None
-        given = mended
-        refused = None
+        A tool without an output schema also returns ``{"error", "next"}`` as structured content. With an output schema
+        that would fail: the official TypeScript SDK checks structured content against it even if ``isError`` is true.
+        """
+        tool = self.tool
+        error = self.error
+        # Operators have to find the calls of which nobody knows what they have done.
+        self.request.mcp.record.settle(error.outcome, error.message if isinstance(error, OutcomeUnknown) else "")
+        try:
+            with read_limits(PROPOSAL_SHARE) if isinstance(tool, RecordTool) else nullcontext():
+                call = self.proposal()
+        except Exception:
+            # Return the refusal even if the project's code or the database fails on the proposed call.
+            logger.warning("No call could be proposed for one of %s", tool.name, exc_info=True)
+            call = None
+        if call is None:
+            return ToolResult.of_error(error).to_wire()
+        wire = ToolResult.of_error(error, f"\nnext: {orjson.dumps(call).decode()}").to_wire()
+        structured = {"structuredContent": {"error": error.message[: ToolResult.MAX_ERROR], "next": call}}
+        if tool.output_schema is None:
+            return {**wire, **structured}
+        return wire
+
+    def proposal(self) -> dict[str, Any] | None:
+        """Return the right call, None if none is clearly meant or the call is too long.
+
+        In a call that writes, only the spelling of one name is repaired. A call that reads can be wrong in several
+        places.
+        """
+        tool = self.tool
+        given = self.arguments
         if isinstance(tool, RecordTool):
-            try:
-                tool.check(request, given)
-            except ToolError as again:
-                refused = again
-        if refused is None:
-            break
-    else:
-        return None
-    call = {"tool": tool.name, "arguments": {name: value for name, value in given.items() if name not in IGNORED}}
-    try:
-        if len(orjson.dumps(call).decode()) <= MAX_PROPOSAL:
-            return call
-        return None
-    except orjson.JSONEncodeError:
-        return None
+            given = Arguments.understood(given, tool.input_schema["properties"])
+        refused: ToolError | None = self.error
+        for _ in range(MAX_REPAIRS):
+            repair = refused.repair if refused is not None else None
+            if repair is None or not (tool.read_only or repair.is_spelling):
+                return None
+            mended = repair.mend(given)
+            if mended is None or mended == given:
+                return None
+            given = mended
+            refused = None
+            if isinstance(tool, RecordTool):
+                try:
+                    tool.check(self.request, given)
+                except ToolError as again:
+                    refused = again
+            if refused is None:
+                break
+        else:
+            return None
+        call = {"tool": tool.name, "arguments": {name: value for name, value in given.items() if name not in IGNORED}}
+        try:
+            if len(orjson.dumps(call).decode()) <= self.MAX_PROPOSAL:
+                return call
+            return None
+        except orjson.JSONEncodeError:
+            return None

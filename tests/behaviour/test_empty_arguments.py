@@ -12,7 +12,7 @@ from django.urls import include, path
 from mcp_django import MCPSite
 from mcp_django.schema.annotations import Param
 from mcp_django.testing import MCPClient, ToolCall
-from mcp_django.tools.generic import GENERIC_TOOLS
+from mcp_django.tools.generic import ToolSet
 from tests.factories import make_author, make_book, make_superuser
 from tests.testapp.models import Author, Book
 
@@ -110,7 +110,7 @@ OWN = frozenset({"number", "author", "loud", "word", "note", "code", "colour", "
 
 
 def test_each_generic_tool_is_in_the_table() -> None:
-    assert {tool.name for tool in GENERIC_TOOLS} <= {name for name, _ in BASES}
+    assert {tool.name for tool in ToolSet.GENERIC.value} <= {name for name, _ in BASES}
 
 
 def known(base: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from mcp_django.tools.base import Tool
 from mcp_django.tools.get_record import GetRecord
 from mcp_django.tools.list_and_describe_models import DescribeModel, ListModels
 from mcp_django.tools.query_records import QueryRecords
-from mcp_django.tools.refused_calls import refusal_of
+from mcp_django.tools.refused_calls import RefusedCall
 from mcp_django.tools.write_tools import CreateRecord, DeleteRecord, UpdateRecord
 from tests.factories import make_book, make_superuser
 from tests.library import MODELS, make_library, site_with
@@ -88,7 +88,7 @@ def test_no_error_is_longer_than_three_hundred_tokens() -> None:
         try:
             tool.call(request, dict(arguments))
         except ToolError as error:
-            wire = refusal_of(request, tool, arguments, error)
+            wire = RefusedCall(request, tool, arguments, error).result()
             seen += 1
             text = wire["content"][0]["text"]
             if len(text) > MAX_TOKENS * CHARS_PER_TOKEN:

@@ -15,7 +15,7 @@ from mcp_django.tools.base import Tool
 from mcp_django.tools.get_record import GetRecord
 from mcp_django.tools.list_and_describe_models import DescribeModel, ListModels
 from mcp_django.tools.query_records import QueryRecords
-from mcp_django.tools.refused_calls import refusal_of
+from mcp_django.tools.refused_calls import RefusedCall
 from tests.behaviour.hidden_worlds import Serialized, World, admin_site, declared_site
 from tests.tool_calls import call, request_of
 
@@ -109,7 +109,7 @@ def refused(request: MCPRequest, tool: Tool, arguments: dict[str, Any]) -> str:
     arguments = {"model": "testapp.book", **arguments}
     with pytest.raises(ToolError) as error:
         tool.call(request, dict(arguments))
-    return str(refusal_of(request, tool, arguments, error.value))
+    return str(RefusedCall(request, tool, arguments, error.value).result())
 
 
 def is_named(text: str, name: str, given: str) -> bool:

@@ -27,7 +27,7 @@ from mcp_django.tools.chatgpt import Fetch, Search
 from mcp_django.tools.get_record import GetRecord
 from mcp_django.tools.list_and_describe_models import DescribeModel, ListModels
 from mcp_django.tools.query_records import QueryRecords
-from mcp_django.tools.refused_calls import refusal_of
+from mcp_django.tools.refused_calls import RefusedCall
 from tests.behaviour.hidden_worlds import (
     DAYS,
     HIDDEN,
@@ -516,7 +516,7 @@ def answer(caller: Caller, name: str, arguments: dict[str, Any]) -> str:
         assert result.structured is not None
         return json.dumps({key: value for key, value in result.structured.items() if key not in FRESH}, default=str)
     except ToolError as error:
-        return json.dumps(refusal_of(request, TOOLS[name], arguments, error), default=str)
+        return json.dumps(RefusedCall(request, TOOLS[name], arguments, error).result(), default=str)
     except NotFound:
         return json.dumps(ToolResult.of_error(ToolError("Not found.")).to_wire())
 

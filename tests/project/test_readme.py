@@ -22,7 +22,7 @@ from mcp_django.checks.oauth import TOOLKIT_RULES
 from mcp_django.conf.defaults import DEFAULTS
 from mcp_django.operating.switches import find_switches
 from mcp_django.sites import CLOSED_APPS
-from mcp_django.tools.generic import GENERIC_TOOLS
+from mcp_django.tools.generic import ToolSet
 from mcp_django.transports.client_configs import CLIENTS, Client, Connection
 from tests.documentation import DOCS, README, ROOT, Block, blocks_of, section
 from tests.factories import make_superuser
@@ -92,7 +92,7 @@ def test_the_project_of_the_readme_lists_its_tools_to_a_client_with_a_token(proj
         resources = [found["uri"] for found in ask(f"{address}/mcp", token, "resources/list")["resources"]]
         prompts = [prompt["name"] for prompt in ask(f"{address}/mcp", token, "prompts/list")["prompts"]]
         revenue = ask(f"{address}/mcp", token, "tools/call", name="revenue_by_month", arguments={"year": 2026})
-    assert tools[:9] == [tool.name for tool in GENERIC_TOOLS]
+    assert tools[:9] == [tool.name for tool in ToolSet.GENERIC.value]
     assert {"mark_shipped_shop_order", "revenue_by_month"} <= set(tools)
     assert {"django://shop/order", "django://shop/customer"} <= set(resources)
     assert prompts == ["triage_order"]
@@ -401,8 +401,8 @@ def test_settings_named_in_the_text_exist() -> None:
 
 def test_the_tables_of_tools_and_closed_apps_are_complete() -> None:
     tools = (DOCS / "tools.md").read_text()
-    assert re.findall(r"^\| `(\w+_\w+)` \| `", tools, re.MULTILINE)[:9] == [tool.name for tool in GENERIC_TOOLS]
-    for tool in GENERIC_TOOLS:
+    assert re.findall(r"^\| `(\w+_\w+)` \| `", tools, re.MULTILINE)[:9] == [tool.name for tool in ToolSet.GENERIC.value]
+    for tool in ToolSet.GENERIC.value:
         (row,) = re.findall(rf"^\| `{tool.name}` \| (.+?) \|", tools, re.MULTILINE)
         assert set(re.findall(r"`(\w+)`", row)) == tool.input_schema["properties"].keys()
     (apps,) = re.findall(r"nothing of the apps (.*?), unless", (DOCS / "exposures.md").read_text(), re.DOTALL)

@@ -27,9 +27,9 @@ from ...protocol.errors import InvalidParams, ProtocolError
 from ...protocol.headers import ParamHeader
 from ...protocol.messages import encode
 from ...protocol.versions import Revisions
-from ...tools.base import RecordTool, Tool
-from ...tools.function_tools import FunctionTool, ask_by_result, take_direct_answers
-from ...tools.refused_calls import MAX_PROPOSAL, refusal_of
+from ...tools.base import Tool
+from ...tools.function_tools import FunctionTool
+from ...tools.refused_calls import RefusedCall
 from ..idempotency_keys import ARGUMENT, Once, take_key
 from .handler_interface import Later, log_failure
 
@@ -79,9 +79,9 @@ def call_tool(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str, An
     try:
         key = take_key(tool, arguments) if ARGUMENT in arguments else ""
         if isinstance(tool, FunctionTool) and not arguments.keys().isdisjoint(RESERVED):
-            arguments = take_direct_answers(request, tool, arguments)
+            arguments = tool.take_answers(request, arguments)
     except ToolError as error:
-        return refusal_of(request, tool, arguments, error)
+        return RefusedCall(request, tool, arguments, error).result()
     call = ToolCall(request, tool, arguments, key)
     if tool.is_async:
         return Later(call.run_async, is_async=True)
@@ -112,7 +112,7 @@ def _unknown_tool(request: MCPRequest, name: str, arguments: Any) -> InvalidPara
         nearest = list(dict.fromkeys([*described, *get_close_matches(spelt, names, n=MOST, cutoff=FAR)]))[:MOST]
         meant = f". The nearest are {', '.join(nearest)}." if nearest else ""
     call = {"tool": near[0], "arguments": arguments or {}} if len(near) == 1 else None
-    is_short = call is not None and len(encode(call)) <= MAX_PROPOSAL
+    is_short = call is not None and len(encode(call)) <= RefusedCall.MAX_PROPOSAL
     return InvalidParams(f"Unknown tool: {name[:64]}{meant}", data={"next": call} if is_short else None)
 
 
@@ -135,7 +135,7 @@ class ToolCall:
         """Run the tool of ``tools/call`` and return its result, or the error that the AI model gets."""
 
         def work() -> ToolResult:
-            with read_limits() if isinstance(self.tool, RecordTool) else nullcontext():
+            with read_limits() if self.tool.reads_rows else nullcontext():
                 result = self.tool.call(self.request, self.arguments)
             assert isinstance(result, ToolResult)
             return result
@@ -176,21 +176,23 @@ class ToolCall:
         record = self.request.mcp.record
         match error:
             case InputRequired():
+                if not isinstance(tool, FunctionTool):
+                    raise error
                 try:
-                    return ask_by_result(request, tool, self.arguments, error).to_wire()
+                    return tool.ask(request, self.arguments, error).to_wire()
                 except ToolError as refused:
-                    return refusal_of(request, tool, self.arguments, refused)
+                    return RefusedCall(request, tool, self.arguments, refused).result()
             case ProtocolError() | CallRefused():
                 raise error
             case ToolError():
                 arguments = {**self.arguments, ARGUMENT: self.key} if self.key else self.arguments
-                return refusal_of(request, tool, arguments, error)
+                return RefusedCall(request, tool, arguments, error).result()
             case NotFound():
                 text = "Not found."
             case PermissionDenied():
                 record.settle("refused:permission")
                 text = "Permission denied."
-            case DataError() | OverflowError() if isinstance(tool, RecordTool):
+            case DataError() | OverflowError() if tool.reads_rows:
                 # A filter or search of the project's own compared a column with a value out of its range.
                 text = "A value is out of range for its column."
             case _:

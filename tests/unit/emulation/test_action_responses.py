@@ -20,8 +20,9 @@ from django.template import engines
 from django.template.response import TemplateResponse
 
 from mcp_django import ToolError
-from mcp_django.emulation.action_responses import SHOWN, ResponseContent
+from mcp_django.emulation.action_responses import ResponseContent
 from mcp_django.emulation.action_responses import read_response as read
+from mcp_django.emulation.downloads import SHOWN
 from mcp_django.exceptions import NotFound
 from mcp_django.runtime.cache_and_rate_limits import cache
 from tests.tool_calls import request_of

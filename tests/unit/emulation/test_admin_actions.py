@@ -10,8 +10,8 @@ from django.http import HttpResponse
 from mcp_django import MCPSite, ModelExposure, ToolResult, action
 from mcp_django.context.confirmation import REFUSED
 from mcp_django.context.questions import Answers
-from mcp_django.emulation.action_responses import kept
 from mcp_django.emulation.admin_actions import AdminAction
+from mcp_django.emulation.downloads import Download
 from mcp_django.exceptions import Declined, InputRequired
 from mcp_django.functions.asked_parameters import Ask, Sample
 from mcp_django.protocol.content import Text
@@ -250,7 +250,7 @@ def test_H144_a_long_text_file_comes_as_a_link():
     assert "xxx" not in text["text"]
     assert link == {"type": "resource_link", "uri": link["uri"], "name": "books.csv", "mimeType": "text/csv"}
     assert link["uri"] == result.structured["file"]["uri"]
-    assert kept(request, link["uri"]).body.count("\n") == 40
+    assert Download.kept(request, link["uri"]).body.count("\n") == 40
 
 
 def test_an_admin_action_needs_the_admin(own):

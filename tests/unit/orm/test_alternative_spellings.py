@@ -9,7 +9,7 @@ from mcp_django.context.request import MCPRequest
 from mcp_django.orm.alternative_spellings import lookup_meant
 from mcp_django.tools.aggregate_records import AggregateRecords
 from mcp_django.tools.query_records import QueryRecords
-from mcp_django.tools.refused_calls import proposal
+from mcp_django.tools.refused_calls import RefusedCall
 from tests.factories import make_author, make_book, make_superuser
 from tests.library import reader, site_with
 from tests.testapp.models import Author, Book, Tag
@@ -227,7 +227,7 @@ def test_filters_of_other_forms_are_answered_with_the_form_that_is_right(
 ) -> None:
     with pytest.raises(ToolError) as error:
         QUERY.call(books, {"model": "testapp.book", "filters": filters})
-    found = proposal(books, QUERY, {"model": "testapp.book", "filters": filters}, error.value)
+    found = RefusedCall(books, QUERY, {"model": "testapp.book", "filters": filters}, error.value).proposal()
     assert (found and found["arguments"]["filters"]) == meant
     if meant is not None:
         call(QUERY, books, model="testapp.book", filters=meant)
@@ -288,5 +288,5 @@ def test_a_proposal_says_all_that_the_call_said(books: MCPRequest, tool: Any, as
     arguments = {"model": "testapp.author", **asked}
     with pytest.raises(ToolError) as error:
         tool.call(books, arguments)
-    found = proposal(books, tool, arguments, error.value)
+    found = RefusedCall(books, tool, arguments, error.value).proposal()
     assert (found and found["arguments"]) == (right and {"model": "testapp.author", **right})

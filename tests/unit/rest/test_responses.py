@@ -74,7 +74,7 @@ def test_a_text_file_comes_once_and_a_long_one_as_a_link(ann, monkeypatch):
     result = mcp(ann).call("export_orders")
     assert (result.structured["file"]["name"], result.structured["file"]["text"]) == ("orders.csv", "A1\n")
     assert len(result.content) == 1
-    monkeypatch.setattr("mcp_django.emulation.action_responses.SHOWN", 2)
+    monkeypatch.setattr("mcp_django.emulation.downloads.SHOWN", 2)
     client = mcp(ann)
     result = client.call("export_orders")
     assert result.content[1]["uri"] == result.structured["file"]["uri"]

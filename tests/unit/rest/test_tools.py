@@ -17,7 +17,7 @@ from mcp_django.exceptions import NotFound
 from mcp_django.oauth.resource_urls import resource_url
 from mcp_django.oauth.stored_tokens import issue_token
 from mcp_django.testing import MCPError
-from mcp_django.tools.generic import GENERIC_TOOLS
+from mcp_django.tools.generic import ToolSet
 from tests.factories import make_superuser, make_user
 from tests.question_rounds import DECLINE, ELICITS, YES, again, calling, only, send
 from tests.restapp import views
@@ -440,7 +440,7 @@ def test_row_85_no_argument_makes_a_tool_fail(root, name):
         **{"amount": "1", "reason": "late", "data": {"number": "A8"}},
     }
     tool, request = tool_of(site, name, root)
-    if tool is None or name in ("run_action", *(kind.name for kind in GENERIC_TOOLS)):
+    if tool is None or name in ("run_action", *(kind.name for kind in ToolSet.GENERIC.value)):
         return
     properties = tool.for_caller(request).input_schema["properties"]
     required = tool.for_caller(request).input_schema.get("required", ())

@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
 from mcp_django.tools.aggregate_records import AggregateRecords
-from mcp_django.tools.asking_guide import TEXT
+from mcp_django.tools.own_texts import TEXT
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.filterapp.models import Film, Screening
 from tests.library import reader, site_with

@@ -1,4 +1,4 @@
-from mcp_django.tools.base import Tool, safe_name
+from mcp_django.tools.base import Tool
 
 
 class Greet(Tool):
@@ -28,8 +28,8 @@ def test_a_tool_is_destructive_unless_it_says_otherwise():
 
 
 def test_names_are_what_every_client_can_use():
-    assert safe_name("list_orders") == "list_orders"
-    long = safe_name("recalculate_everything_very_long_orders_of_the_shop")
+    assert Tool.safe_name("list_orders") == "list_orders"
+    long = Tool.safe_name("recalculate_everything_very_long_orders_of_the_shop")
     assert len(long) == 40
-    assert long != safe_name("recalculate_everything_very_long_orders_of_the_shop2")
-    assert safe_name("Größe_x").isascii()
+    assert long != Tool.safe_name("recalculate_everything_very_long_orders_of_the_shop2")
+    assert Tool.safe_name("Größe_x").isascii()

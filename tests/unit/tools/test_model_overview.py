@@ -12,7 +12,7 @@ from django.test.utils import isolate_apps
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.orm.access import access_of
 from mcp_django.tools.list_and_describe_models import DescribeModel
-from mcp_django.tools.model_overview import Overview, may_words
+from mcp_django.tools.model_overview import Overview
 from mcp_django.tools.query_records import QueryRecords
 from tests.factories import make_superuser, make_user
 from tests.library import reader, site_with
@@ -118,15 +118,15 @@ def test_what_may_be_done_follows_permissions_token_and_site() -> None:
     site = site_with(Book, Loan, Note)
     user = make_user("u", "testapp.view_book", "testapp.change_book")
     exposure = site.exposures[Book]
-    assert may_words(access_of(reader(user, site))[exposure]) == "view change"
+    assert Overview(access_of(reader(user, site))[exposure]).may == "view change"
     assert Overview(access_of(reader(user, site))[exposure]).uses["title"].required is True
     assert Overview(access_of(reader(user, site))[exposure]).uses["rating"].required is False
     assert Overview(access_of(reader(user, site))[site.exposures[Loan]]).uses == {}
     token = request_of(user, site, scopes=frozenset({"mcp:read"}))
-    assert (may_words(access_of(token)[exposure]), Overview(access_of(token)[exposure]).uses) == ("view", {})
+    assert (Overview(access_of(token)[exposure]).may, Overview(access_of(token)[exposure]).uses) == ("view", {})
     with override_settings(MCP_DJANGO={"READ_ONLY": True}):
         assert (
-            may_words(access_of(reader(user, site))[exposure]),
+            Overview(access_of(reader(user, site))[exposure]).may,
             Overview(access_of(reader(user, site))[exposure]).uses,
         ) == ("view", {})
 

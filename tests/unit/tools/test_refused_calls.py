@@ -15,7 +15,7 @@ from mcp_django.tools.base import Tool
 from mcp_django.tools.get_record import GetRecord
 from mcp_django.tools.list_and_describe_models import DescribeModel
 from mcp_django.tools.query_records import QueryRecords
-from mcp_django.tools.refused_calls import proposal, refusal_of
+from mcp_django.tools.refused_calls import RefusedCall
 from mcp_django.tools.write_tools import CreateRecord, DeleteRecord, UpdateRecord
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.library import site_with
@@ -39,7 +39,7 @@ def proposed(tool: Tool, request: Any, **arguments: Any) -> Any:
     """Return the arguments that are proposed for a call which is refused."""
     with pytest.raises(ToolError) as error:
         tool.call(request, dict(arguments))
-    found = proposal(request, tool, arguments, error.value)
+    found = RefusedCall(request, tool, arguments, error.value).proposal()
     assert found is None or found["tool"] == tool.name
     return found and found["arguments"]
 
@@ -185,7 +185,7 @@ def test_the_text_ends_with_the_call_and_the_structure_has_it_where_no_schema_fo
     for tool in (QUERY, AGGREGATE):
         with pytest.raises(ToolError) as error:
             tool.call(root, {"model": "books"})
-        wire = refusal_of(root, tool, {"model": "books"}, error.value)
+        wire = RefusedCall(root, tool, {"model": "books"}, error.value).result()
         text, _, line = wire["content"][0]["text"].rpartition("\nnext: ")
         assert wire["isError"]
         call = {"tool": tool.name, "arguments": {"model": "testapp.book"}}
@@ -200,7 +200,10 @@ def test_a_call_that_is_too_long_to_be_told_is_not(root: Any) -> None:
     with pytest.raises(ToolError) as error:
         QUERY.call(root, {"model": "books"})
     assert (
-        "next" not in refusal_of(root, QUERY, {"model": "books", "search": "\ud800"}, error.value)["content"][0]["text"]
+        "next"
+        not in RefusedCall(root, QUERY, {"model": "books", "search": "\ud800"}, error.value).result()["content"][0][
+            "text"
+        ]
     )
 
 
@@ -275,7 +278,7 @@ def _answers(request: Any) -> list[str]:
             structured = tool.call(request, dict(arguments)).structured
             found.append(json.dumps({k: v for k, v in (structured or {}).items() if k != "next_cursor"}, default=str))
         except ToolError as error:
-            found.append(refusal_of(request, tool, arguments, error)["content"][0]["text"])
+            found.append(RefusedCall(request, tool, arguments, error).result()["content"][0]["text"])
     return found
 
 
@@ -299,7 +302,7 @@ def test_what_fails_on_the_way_to_a_proposal_leaves_the_refusal(root: Any, caplo
     def fail(arguments: Any) -> Any:
         raise RuntimeError("the project's own")
 
-    wire = refusal_of(root, QUERY, {"model": "x"}, ToolError("No.", repair=Repair(fail)))
+    wire = RefusedCall(root, QUERY, {"model": "x"}, ToolError("No.", repair=Repair(fail))).result()
     assert wire["content"][0]["text"] == "No."
     assert "No call could be proposed for one of query_records" in caplog.text
 

@@ -1,10 +1,11 @@
 """Resources that ``get_record`` returns too: the guide on how to ask, and the files that actions made."""
 
-from typing import Any, Final, TypeGuard
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final, TypeGuard
 
 from ..context.request import MCPRequest
-from ..emulation.action_responses import SCHEME as KEPT
-from ..emulation.action_responses import kept
+from ..emulation.downloads import Download
 from ..exceptions import NotFound
 from ..orm.access import access_of
 from ..protocol.content import EmbeddedResource
@@ -65,15 +66,36 @@ aggregate_records {"model": "shop.orderline", "aggregates": ["sum:quantity"], "g
 """
 
 
-def is_text(uri: Any) -> TypeGuard[str]:
-    """Return whether the tools answer this URI with the asking guide, or with a file that an action made."""
-    return isinstance(uri, str) and (uri == URI or uri.startswith(KEPT))
+@dataclass(frozen=True, slots=True)
+class OwnText:
+    """What stands at a URI of no model: an explanatory text, or a file made by an action."""
 
+    found: EmbeddedResource
+    cache_hints: Mapping[str, Any] = field(default_factory=dict)
 
-def text_of(request: MCPRequest, uri: str) -> EmbeddedResource:
-    """Return the asking guide, or a file that an action made, for a URI for which :func:`is_text` is true."""
-    if uri != URI:
-        return kept(request, uri)
-    if not access_of(request).may_any("view"):
-        raise NotFound
-    return EmbeddedResource(URI, TEXT, TYPE)
+    # The guide, as resources/list shows it.
+    GUIDE: ClassVar[Mapping[str, Any]] = {
+        "uri": URI,
+        "name": "asking",
+        "title": "How to ask",
+        "description": "All that filters and aggregates can do",
+        "mimeType": TYPE,
+    }
+
+    @staticmethod
+    def is_at(uri: Any) -> TypeGuard[str]:
+        """Return whether this is the URI of the guide, or of a file that an action made."""
+        return isinstance(uri, str) and (uri == URI or uri.startswith(Download.SCHEME))
+
+    @classmethod
+    def at(cls, request: MCPRequest, uri: str) -> "OwnText":
+        """Return what is at a URI for which :meth:`is_at` is true. Raises ``NotFound`` if the caller cannot see it."""
+        if uri != URI:
+            return cls(Download.kept(request, uri))
+        if not access_of(request).may_any("view"):
+            raise NotFound
+        return cls(EmbeddedResource(URI, TEXT, TYPE))
+
+    def read(self) -> list[dict[str, Any]]:
+        """Return the contents."""
+        return [self.found.contents()]

@@ -3,7 +3,7 @@
 import pytest
 
 from mcp_django.testing import MCPClient, MCPError
-from mcp_django.tools.asking_guide import TEXT, URI
+from mcp_django.tools.own_texts import TEXT, URI
 from tests.factories import make_superuser, make_user
 
 pytestmark = pytest.mark.django_db
