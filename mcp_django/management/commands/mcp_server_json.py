@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from ...oauth.document_fetcher import is_public
 from ...oauth.resource_urls import resource_url
 from ...routing import ENDPOINTS
-from ...server.methods.lifecycle_and_subscriptions import described
+from ...transports.server_card import public_identity
 
 SCHEMA: Final = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"
 NAME: Final = re.compile(r"[A-Za-z0-9.-]+/[A-Za-z0-9._-]+")
@@ -22,7 +22,7 @@ def registry_entry(path: str, name: str = "") -> dict[str, Any]:
 
     ``name`` is the name in the registry, such as "com.example/shop"; by default, host and ``SERVER['name']`` make it.
     """
-    entry = described(None)
+    entry = public_identity(None)
     remote = {"type": "streamable-http", "url": resource_url(None, path)}
     return {"$schema": SCHEMA, **entry, **({"name": name} if name else {}), "remotes": [remote]}
 

@@ -1,21 +1,14 @@
-"""Handlers of initialize, discover, ping, log level and subscriptions; the server's identity, capabilities and card.
+"""Handlers of initialize, discover, ping, log level and subscriptions; the server's identity and capabilities.
 
-Anyone may read the card and the registry entry before connecting: they have the names and addresses that ``initialize``
-and ``server/discover`` also return, but no tools or models. The card is experimental in MCP (SEP-2127). Changes of
-subscriptions are deferred (``Later``), because they wait for the session's stream. On 2025-11-25 and older, only a
-session can store subscriptions; ``subscriptions/listen`` is of 2026-07-28.
+Changes of subscriptions are deferred (``Later``), because they wait for the session's stream. On 2025-11-25 and older,
+only a session can store subscriptions; ``subscriptions/listen`` is of 2026-07-28.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final
-from urllib.parse import urlsplit
-
-from django.http import HttpRequest
 
 from ...conf import settings
 from ...context.request import MCPRequest, SessionState
-from ...oauth.resource_urls import origin, resource_url
 from ...protocol.errors import InvalidParams, ResourceNotFound
 from ...protocol.listen_messages import ListenMessages
 from ...protocol.versions import Revisions
@@ -164,35 +157,3 @@ def listen(request: MCPRequest, params: Mapping[str, Any]) -> Listen:
     Subscription.check_uris(uris)
     require_scopes_of(request, uris)
     return Listen(lists, uris)
-
-
-SCHEMA: Final = "https://static.modelcontextprotocol.io/schemas/v1/server-card.schema.json"
-_UNUSUAL: Final = re.compile(r"[^A-Za-z0-9._-]+")
-_ADDRESS: Final = re.compile(r"[0-9.]+|.*:.*")
-MAX_TITLE: Final = 100
-
-
-def card(request: HttpRequest | None, path: str) -> dict[str, Any]:
-    """Return the server's card for the endpoint at ``path``."""
-    remote = {
-        "type": "streamable-http",
-        "url": resource_url(request, path),
-        "supportedProtocolVersions": list(Revisions.SUPPORTED),
-    }
-    return {"$schema": SCHEMA, **described(request), "remotes": [remote]}
-
-
-def described(request: HttpRequest | None) -> dict[str, Any]:
-    """Return the identity that ``initialize`` gives, as a card or registry needs it: its name begins with the host."""
-    info = identity()
-    title = str(info.get("title") or info["name"])[:MAX_TITLE]
-    host = urlsplit(origin(request)).hostname or "localhost"
-    is_address = _ADDRESS.fullmatch(host)
-    reversed_host = _UNUSUAL.sub("-", host).strip("-") if is_address else ".".join(reversed(host.split(".")))
-    entry = {
-        "name": f"{reversed_host}/{_UNUSUAL.sub('-', info['name']).strip('-') or 'server'}",
-        "title": title,
-        "description": info.get("description") or title,
-        "version": str(info["version"]),
-    }
-    return entry | {key: info[key] for key in ("websiteUrl", "icons") if key in info}

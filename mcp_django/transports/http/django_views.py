@@ -23,8 +23,8 @@ from ...context.request import middleware_attributes, scope_from_wsgi
 from ...oauth.cors_and_refusals import cors
 from ...oauth.well_known_metadata import CARD, MAX_AGE
 from ...runtime.thread_pools import run_through
-from ...server.methods.lifecycle_and_subscriptions import card
 from ...sites import MCPSite
+from ..server_card import card
 from . import http_with_sse
 from .asgi_consumer import LARGE, WRITE_TIMEOUT, cut_off
 from .file_links import file_urls

@@ -6,7 +6,7 @@ import pytest
 from django.test import override_settings
 
 from mcp_django.protocol.versions import Revisions
-from mcp_django.server.methods.lifecycle_and_subscriptions import card
+from mcp_django.transports.server_card import card
 
 NAME = re.compile(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+")
 SETTINGS = {
