@@ -28,7 +28,7 @@ from ..routing import ENDPOINTS
 from ..signin import SignIn
 from ..tools.generic import ToolSet
 from ..tools.model_overview import Overview
-from ..transports.local_client import CallFailed, LocalClient
+from ..transports.local_client import LocalClient
 from .console_pages import Page
 from .visibility_page import SiteForm, known_sites, with_defaults
 from .visibility_report import ask, request_of, tokens
@@ -465,7 +465,7 @@ class TryIt:
         try:
             with counted(answer.record):
                 answer.result = self.client.request("tools/call", name=tool["name"], arguments=given, **more)
-        except CallFailed as refused:
+        except LocalClient.CallFailed as refused:
             answer.refusal = str(refused)
         answer.duration = (time.perf_counter() - began) * 1000
         if answer.result.get("resultType") == "input_required":

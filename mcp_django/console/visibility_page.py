@@ -16,7 +16,7 @@ from ..routing import mounted_sites
 from ..scopes import HIERARCHY, default_scopes, join
 from ..sites import MCPSite
 from ..sites import site as default_site
-from ..transports.local_client import CallFailed
+from ..transports.local_client import LocalClient
 from .console_pages import Page
 from .visibility_report import visibility_of
 
@@ -119,7 +119,7 @@ def show(page: Page, request: HttpRequest) -> HttpResponseBase:
         client_id = "" if token is None or token.application is None else token.application.client_id
         try:
             view = visibility_of(site, person, scopes, facts=facts, client_id=client_id)
-        except CallFailed as refused:
+        except LocalClient.CallFailed as refused:
             form.add_error(None, str(refused))
     return page.render(request, {"form": form, "view": view})
 

@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 from urllib.parse import quote, urlencode
 
 from django.utils.translation import gettext
@@ -18,8 +18,6 @@ from ..conf import settings
 
 # Marks a text for translation: the command prints it in English, pages in the language of the visitor.
 _ = str
-# Server names that every client accepts.
-NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
 
 class SetupError(Exception):
@@ -33,10 +31,18 @@ class Connection:
     Either ``url``, with a bearer ``token`` if the client does not sign in itself, or a ``command`` that it starts.
     """
 
+    # Names that every client accepts.
+    NAME: ClassVar = re.compile(r"[A-Za-z0-9_-]{1,40}")
+
     name: str
     url: str = ""
     token: str = ""
     command: tuple[str, ...] = ()
+
+    @staticmethod
+    def default_name() -> str:
+        """Return the name for this server from ``SERVER['name']``, in characters that every client accepts."""
+        return re.sub(r"[^A-Za-z0-9_-]+", "-", str(settings.SERVER["name"]))[:40].strip("-") or "django"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +110,43 @@ class Client:
             return json.dumps(servers, indent=2, ensure_ascii=False) + "\n"
         return ""
 
+    def merged(self, connection: Connection, before: str) -> str:
+        """Return the client's configuration file with the server in it; ``before`` is its text today, or "".
+
+        Everything else in the file is kept, including the comments of a TOML file.
+        """
+        entry = self.entry(connection)
+        if self.format == "yaml":
+            # There is no YAML parser here.
+            if before.strip() and self.text(connection).partition("\n")[2] not in before:
+                raise SetupError("It is YAML. Add the lines above by hand.")
+            return before if before.strip() else self.text(connection)
+        try:
+            parse = tomllib.loads if self.format == "toml" else json.loads
+            content = parse(before) if before.strip() else {}
+            servers = content.setdefault(self.key, {})
+            # OpenCode nests them one level deeper since its version 2.
+            inner = servers.get("servers")
+            servers = inner if isinstance(inner, dict) and not {"type", "command"} & {*inner} else servers
+            existing = servers.get(connection.name)
+        except (ValueError, AttributeError):
+            kind = "TOML" if self.format == "toml" else "JSON without comments"
+            raise SetupError(f"It is not {kind}. Add the lines above by hand.") from None
+        if existing == entry:
+            return before
+        if existing is not None:
+            raise SetupError(f"It already has another server {connection.name!r}. Remove it, or choose another --name.")
+        if self.format == "toml":
+            after = "\n\n".join(part for part in (before.rstrip("\n"), self.text(connection)) if part)
+            try:
+                tomllib.loads(after)
+            except tomllib.TOMLDecodeError:
+                # TOML does not allow a table to extend an inline table.
+                raise SetupError("Its servers are written in one line. Add the lines above by hand.") from None
+            return after
+        servers[connection.name] = entry
+        return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
     def shell(self, connection: Connection) -> str:
         """Return the shell command that adds the server to the client, "" if there is none."""
         words = {
@@ -117,44 +160,6 @@ class Client:
         if connection.token and not {"HEADER", "JSON"} & {*template.split()} and "URL" in template:
             return ""
         return shlex.join(word for part in template.split() for word in words.get(part, [part]))
-
-
-def merged(client: Client, connection: Connection, before: str) -> str:
-    """Return the client's configuration file with the server in it; ``before`` is its text today, or "".
-
-    Everything else in the file is kept, including the comments of a TOML file.
-    """
-    entry = client.entry(connection)
-    if client.format == "yaml":
-        # There is no YAML parser here.
-        if before.strip() and client.text(connection).partition("\n")[2] not in before:
-            raise SetupError("It is YAML. Add the lines above by hand.")
-        return before if before.strip() else client.text(connection)
-    try:
-        parse = tomllib.loads if client.format == "toml" else json.loads
-        content = parse(before) if before.strip() else {}
-        servers = content.setdefault(client.key, {})
-        # OpenCode nests them one level deeper since its version 2.
-        inner = servers.get("servers")
-        servers = inner if isinstance(inner, dict) and not {"type", "command"} & {*inner} else servers
-        existing = servers.get(connection.name)
-    except (ValueError, AttributeError):
-        kind = "TOML" if client.format == "toml" else "JSON without comments"
-        raise SetupError(f"It is not {kind}. Add the lines above by hand.") from None
-    if existing == entry:
-        return before
-    if existing is not None:
-        raise SetupError(f"It already has another server {connection.name!r}. Remove it, or choose another --name.")
-    if client.format == "toml":
-        after = "\n\n".join(part for part in (before.rstrip("\n"), client.text(connection)) if part)
-        try:
-            tomllib.loads(after)
-        except tomllib.TOMLDecodeError:
-            # TOML does not allow a table to extend an inline table.
-            raise SetupError("Its servers are written in one line. Add the lines above by hand.") from None
-        return after
-    servers[connection.name] = entry
-    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
 def _toml(table: str, entry: Mapping[str, Any]) -> str:
@@ -277,14 +282,9 @@ CLIENTS: Final[Mapping[str, Client]] = {
 }
 
 
-def server_name() -> str:
-    """Return the name of this server in clients' configuration: ``SERVER['name']`` in characters that all accept."""
-    return re.sub(r"[^A-Za-z0-9_-]+", "-", str(settings.SERVER["name"]))[:40].strip("-") or "django"
-
-
 def set_ups(url: str) -> Iterator[dict[str, str]]:
     """Yield the configuration of each client: title, what to run or which file to edit, and what to do next."""
-    connection = Connection(server_name(), url=url)
+    connection = Connection(Connection.default_name(), url=url)
     for client in CLIENTS.values():
         shell = client.shell(connection)
         words = client.remote or client.after

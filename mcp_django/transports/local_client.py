@@ -21,14 +21,6 @@ from .call_execution import begin, conclude
 NAME: Final = "manage.py"
 
 
-class CallFailed(Exception):
-    """Raised when a call fails. The text says why; ``data`` is that of the server's JSON-RPC error."""
-
-    def __init__(self, message: str, data: Any = None) -> None:
-        super().__init__(message)
-        self.data = data
-
-
 class LocalUser:
     """The user who calls ``site`` with ``scopes``. Each call reads account and permissions again."""
 
@@ -56,6 +48,13 @@ class LocalClient:
     ``is_signed_in`` says that a person signed in on a page makes the call, not a command on this machine.
     """
 
+    class CallFailed(Exception):
+        """Raised when a call fails. The text says why; ``data`` is that of the server's JSON-RPC error."""
+
+        def __init__(self, message: str, data: Any = None) -> None:
+            super().__init__(message)
+            self.data = data
+
     def __init__(
         self,
         site: MCPSite,
@@ -80,11 +79,11 @@ class LocalClient:
         try:
             self._user.authorize(request)
         except AuthenticationFailed:
-            raise CallFailed("The user is not active.") from None
+            raise self.CallFailed("The user is not active.") from None
         return request
 
     def request(self, method: str, **params: Any) -> dict[str, Any]:
-        """Call a method of 2026-07-28 and return its result. Raises :class:`CallFailed` if it fails."""
+        """Call a method of 2026-07-28 and return its result. Raises :class:`LocalClient.CallFailed` if it fails."""
         message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": self._meta}}
         try:
             call = classify(encode(message), None, session=None)
@@ -92,13 +91,13 @@ class LocalClient:
             request = self.new_request()
             outcome = begin(request, call)
             if not isinstance(outcome, Reply | Later):
-                raise CallFailed(f"{method} continues after its answer, which is not possible here.")
+                raise self.CallFailed(f"{method} continues after its answer, which is not possible here.")
             answer = decode(conclude(request, call, outcome).body)
         except Rejected as rejected:
-            raise CallFailed(rejected.error.message, rejected.error.data) from None
+            raise self.CallFailed(rejected.error.message, rejected.error.data) from None
         except InsufficientScope as error:
-            raise CallFailed(str(error)) from None
+            raise self.CallFailed(str(error)) from None
         if "error" in answer:
-            raise CallFailed(answer["error"]["message"], answer["error"].get("data"))
+            raise self.CallFailed(answer["error"]["message"], answer["error"].get("data"))
         result: dict[str, Any] = answer["result"]
         return result

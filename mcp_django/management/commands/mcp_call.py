@@ -8,7 +8,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from ...console.visibility_report import visibility_of
 from ...problems import nearest
-from ...transports.local_client import CallFailed, LocalClient
+from ...transports.local_client import LocalClient
 from ..command_arguments import CallerCommand
 
 
@@ -49,7 +49,7 @@ class Command(CallerCommand):
                 raise CommandError(f"There is no tool {tool!r}. There are: {there}.{nearest(tool, tools)}")
             values = read_arguments(arguments, tools[tool]["inputSchema"].get("properties", {}))
             result = client.request("tools/call", name=tool, arguments=values)
-        except CallFailed as refused:
+        except LocalClient.CallFailed as refused:
             raise CommandError(str(refused)) from None
         text = "\n".join(block["text"] for block in result["content"] if block["type"] == "text")
         if result.get("isError"):

@@ -11,7 +11,7 @@ from ...console.visibility_report import Hidden, VisibilityReport, visibility_of
 from ...operating.daily_budgets import Budgets
 from ...problems import NOTHING_REGISTERED
 from ...runtime.failing_hooks import unlogged_failures
-from ...transports.local_client import CallFailed
+from ...transports.local_client import LocalClient
 from ..command_arguments import CallerCommand, find_model
 
 
@@ -33,7 +33,7 @@ class Command(CallerCommand):
             with unlogged_failures():
                 view = visibility_of(site, person, scopes, model=only)
                 trial = try_site(site, person, scopes, [model.label for model in view.models])
-        except CallFailed as refused:
+        except LocalClient.CallFailed as refused:
             raise CommandError(str(refused)) from None
         view = replace(
             view, models=tuple(replace(model, failing=trial.causes_of(model.label)) for model in view.models)

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from ...transports.client_configs import CLIENTS, NAME, Client, Connection, SetupError, merged, server_name
+from ...transports.client_configs import CLIENTS, Client, Connection, SetupError
 from ..command_arguments import endpoint_url, find_user
 
 
@@ -29,8 +29,8 @@ class Command(BaseCommand):
         parser.add_argument("--write", action="store_true", help="add it to the client's file, and keep the rest of it")
 
     def handle(self, *args: Any, client: str, token: str | None, write: bool, **options: Any) -> None:
-        name = options["name"] or server_name()
-        if NAME.fullmatch(name) is None:
+        name = options["name"] or Connection.default_name()
+        if Connection.NAME.fullmatch(name) is None:
             raise CommandError("A server's name has 1 to 40 letters, digits, - and _: choose one with --name.")
         if options["stdio"] and (token or options["url"]):
             raise CommandError("Leave out --url and --token with --stdio: the client starts the server itself.")
@@ -74,7 +74,7 @@ class Command(BaseCommand):
         path = client.path.absolute()
         try:
             before = path.read_text(encoding="utf-8") if path.exists() else ""
-            after = merged(client, connection, before)
+            after = client.merged(connection, before)
             if after == before:
                 self.stdout.write(f"{path} has it already.")
                 return

@@ -10,7 +10,7 @@ from mcp_django.models import CallEntry, Switch
 from mcp_django.operating.switches import Off, board, set_switch
 from mcp_django.scopes import READ, WRITE
 from mcp_django.signin import FactName
-from mcp_django.transports.local_client import CallFailed, LocalClient
+from mcp_django.transports.local_client import LocalClient
 from tests.factories import make_superuser, make_user
 from tests.testapp.models import Book
 
@@ -88,7 +88,7 @@ def test_nobody_called(admin, call_log):
 def test_a_user_who_is_not_active_sees_nothing(admin):
     admin.is_active = False
     admin.save()
-    with pytest.raises(CallFailed):
+    with pytest.raises(LocalClient.CallFailed):
         visibility_of(site, admin, [READ])
 
 

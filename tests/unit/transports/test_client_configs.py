@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from mcp_django.transports.client_configs import CLIENTS, Connection, SetupError, merged
+from mcp_django.transports.client_configs import CLIENTS, Connection, SetupError
 
 HTTP = Connection("shop", url="https://shop.example/mcp")
 TOKEN = Connection("shop", url="https://shop.example/mcp", token="tok")
@@ -52,11 +52,11 @@ def test_what_the_file_holds_stays(name):
         if client.format == "toml"
         else json.dumps({"theme": "dark", client.key: {"other": {"command": "ü"}}}, ensure_ascii=False)
     )
-    after = merged(client, TOKEN, before)
+    after = client.merged(TOKEN, before)
     found, kept = read(client, after), read(client, before)
     assert found[client.key].pop("shop") == client.entry(TOKEN)
     assert found == kept
-    assert merged(client, TOKEN, after) == after
+    assert client.merged(TOKEN, after) == after
     if client.format == "toml":
         assert after.startswith(before)
     else:
@@ -67,14 +67,14 @@ def test_what_the_file_holds_stays(name):
 @pytest.mark.parametrize("before", ["", "\n"])
 def test_an_empty_file_is_begun(name, before):
     client = CLIENTS[name]
-    assert read(client, merged(client, HTTP, before)) == {client.key: {"shop": client.entry(HTTP)}}
+    assert read(client, client.merged(HTTP, before)) == {client.key: {"shop": client.entry(HTTP)}}
 
 
 @pytest.mark.parametrize("name", READ)
 def test_another_server_of_the_name_is_not_replaced(name):
     client = CLIENTS[name]
     with pytest.raises(SetupError, match="already has another server 'shop'"):
-        merged(client, TOKEN, merged(client, HTTP, ""))
+        client.merged(TOKEN, client.merged(HTTP, ""))
 
 
 @pytest.mark.parametrize("name", WRITTEN)
@@ -89,13 +89,13 @@ def test_another_server_of_the_name_is_not_replaced(name):
 )
 def test_a_file_that_cannot_be_read_is_not_changed(name, before):
     with pytest.raises(SetupError, match="by hand"):
-        merged(CLIENTS[name], HTTP, before)
+        CLIENTS[name].merged(HTTP, before)
 
 
 @pytest.mark.parametrize("before", ["mcp_servers = {other = {command = 'x'}}", "mcp_servers = {}"])
 def test_a_table_that_takes_no_more_is_not_broken(before):
     with pytest.raises(SetupError, match="by hand"):
-        merged(CLIENTS["codex"], HTTP, before)
+        CLIENTS["codex"].merged(HTTP, before)
 
 
 @pytest.mark.parametrize("name", sorted(set(CLIENTS) - {"json"}))

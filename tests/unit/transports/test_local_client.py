@@ -3,7 +3,7 @@ from django.contrib.auth import get_user_model
 from django.core.exceptions import PermissionDenied
 
 from mcp_django import site
-from mcp_django.transports.local_client import CallFailed, LocalClient
+from mcp_django.transports.local_client import LocalClient
 from tests.factories import make_author, make_superuser, make_user
 
 pytestmark = pytest.mark.django_db
@@ -25,7 +25,7 @@ def test_it_does_no_more_than_the_user_and_the_scopes_allow():
     stranger = LocalClient(site, make_user("stranger"), BOTH)
     assert stranger.request("tools/list")["tools"] == []
     reader = LocalClient(site, make_superuser(), ["mcp:read"])
-    with pytest.raises(CallFailed, match="mcp:write"):
+    with pytest.raises(LocalClient.CallFailed, match="mcp:write"):
         reader.request(
             "tools/call", name="create_record", arguments={"model": "testapp.author", "values": {"name": "x"}}
         )
@@ -60,7 +60,7 @@ def test_tools_of_the_project_run_whether_they_wait_or_not(tools):
 
 @pytest.mark.parametrize("method", ["no/such", "subscriptions/listen"])
 def test_what_has_no_result_is_refused(method):
-    with pytest.raises(CallFailed):
+    with pytest.raises(LocalClient.CallFailed):
         LocalClient(site, make_superuser(), BOTH).request(method, notifications={"toolsListChanged": True})
 
 
@@ -68,7 +68,7 @@ def test_a_user_who_was_deactivated_is_refused():
     user = make_superuser()
     client = LocalClient(site, user, BOTH)
     get_user_model().objects.update(is_active=False)
-    with pytest.raises(CallFailed, match="not active"):
+    with pytest.raises(LocalClient.CallFailed, match="not active"):
         client.request("tools/list")
 
 
