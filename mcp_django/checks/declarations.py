@@ -25,7 +25,7 @@ from ..exposures.declared_actions import SKIPPED, FunctionAction
 from ..exposures.model_exposure import ModelExposure, is_djangos
 from ..orm.fields import resolve_path
 from ..orm.lookups import declared_lookups, usual_lookups
-from ..orm.ordering import declared_ordering, is_served, unsortable_entries
+from ..orm.ordering import DeclaredOrdering
 from ..problems import NOTHING_REGISTERED, nearest
 from ..routing import mounted_sites
 from ..schema.secrets import gives_rights, is_drawn, is_long, is_sensitive, is_withheld
@@ -375,12 +375,13 @@ def check_orders() -> Iterator[CheckMessage]:
     """Find exposures whose default ordering has no index, or cannot be paged."""
     reported = set()
     for exposure in (exposure for checked in all_sites() for exposure in checked.exposures.values()):
-        for entry in unsortable_entries(exposure):
+        ordering = DeclaredOrdering(exposure)
+        for entry in ordering.unsortable_entries():
             text = f"Pages of {exposure.label} leave out a part of its order, {entry}: it gives rows no fixed place."
             yield problem("I038", text, "Set another ordering on the exposure.", exposure.model)
-        keys = declared_ordering(exposure)
+        keys = ordering.keys
         names = tuple(map(_signed, keys))
-        if not exposure.opts.managed or is_served(exposure.model, keys) or (exposure.label, names) in reported:
+        if not exposure.opts.managed or ordering.is_served or (exposure.label, names) in reported:
             continue
         reported.add((exposure.label, names))
         hint = f"Add models.Index(fields={list(names)}, name=...) to its Meta.indexes, or "

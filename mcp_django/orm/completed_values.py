@@ -25,7 +25,7 @@ from .fields import FieldPath, choices_of, is_json_field, key_field, kind_of, pa
 from .hidden_parts import with_no_part_hidden
 from .labels import plain_label
 from .lookups import parse_condition
-from .ordering import client_order_key, default_ordering
+from .ordering import Orderings
 from .pagination import narrowed
 from .tool_arguments import RowArguments
 from .undecodable_values import UNDECODABLE, salvaged_first
@@ -161,7 +161,7 @@ class ModelValues:
     def _rows(self, text: str, conditions: Sequence[Condition]) -> Iterator[QuerySet[Any]]:
         exposure = self.exposure
         ordering = []
-        for order in default_ordering(self.model):
+        for order in Orderings(self.model).default().keys:
             if order.expression is None:
                 ordering.append(f"-{order.path}" if order.descending else order.path)
         rows = narrowed(self.model, conditions, "")
@@ -274,7 +274,7 @@ class ModelValues:
         used = {name.strip().lstrip("-+") for name in written.split(",")}
         names = [name for name in self.model.fields if name not in used]
         if ordering:
-            keys = ((name, client_order_key(self.model, name, descending=False)) for name in names)
+            keys = ((name, Orderings(self.model).key(name)) for name in names)
             names = [name for name, key in keys if key is not None]
         found = Completion.ranked([(name, "") for name in names], member[len(sign) :])
         return Completion([f"{written}{sign}{name}" for name in found.values], found.more)

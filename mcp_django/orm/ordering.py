@@ -50,6 +50,17 @@ class OrderKey:
             return self.nulls_last
         return self.descending is not nulls_largest
 
+    @property
+    def is_declared_expression(self) -> bool:
+        """Whether an expression or annotation of a declared ordering gives the values."""
+        return self.path.startswith(COMPUTED)
+
+    def source_names(self) -> list[str]:
+        """Return the names of the columns that such an expression is made of."""
+        if self.expression is None or not self.is_declared_expression:
+            return []
+        return _names_in(self.expression)
+
 
 # Suffixes of indexes that keep an order: Django's own, and PostgreSQL's B-tree.
 SORTED: Final = ("idx", "btree")
@@ -149,41 +160,112 @@ class DefaultOrder(NamedTuple):
     leaves_out: bool
 
 
-def default_order(model: ModelAccess) -> DefaultOrder:
-    """Return the default ordering of the model, without the entries of models that the caller may not view.
+class Orderings:
+    """The orderings of a model's rows for one caller: the default, and those that the caller may choose."""
 
-    The project may sort by columns that nobody sees, but not by those that hold secrets, give rights, or are hidden
-    from this caller alone.
-    """
-    exposure = model.exposure
-    fields = model.fields
-    keys: list[OrderKey] = []
-    leaves_out = False
-    entries = [
-        found for entry in exposure.get_ordering(model.request) for found in _own_keys(exposure.model, entry, MAX_HOPS)
-    ]
-    for place, entry in enumerate(entries):
-        names = [entry.path] if isinstance(entry, OrderKey) else names_in(entry)
-        # What the caller reads tells them nothing new by its order.
-        unread = [name for name in names if name not in fields]
-        if unread and any(model.is_kept_from(name) or _is_secret(model, name) for name in unread):
-            continue
-        if not isinstance(entry, OrderKey):
-            is_random = _is_random(entry)
-            key = None if is_random else _computed_key(model, str(place), entry, declared=True)
-            leaves_out |= key is None and not any("__" in name for name in names)
-        elif "__" in entry.path:
-            key = _guarded_key(model, entry)
+    def __init__(self, model: ModelAccess) -> None:
+        self.model = model
+        self.exposure = model.exposure
+
+    def default(self) -> DefaultOrder:
+        """Return the default ordering of the model, without the entries of models that the caller may not view.
+
+        The project may sort by columns that nobody sees, but not by those that hold secrets, give rights, or are hidden
+        from this caller alone.
+        """
+        model = self.model
+        fields = model.fields
+        keys: list[OrderKey] = []
+        leaves_out = False
+        declared = self.exposure.get_ordering(model.request)
+        entries = [found for entry in declared for found in _own_keys(self.exposure.model, entry, MAX_HOPS)]
+        for place, entry in enumerate(entries):
+            names = [entry.path] if isinstance(entry, OrderKey) else _names_in(entry)
+            # What the caller reads tells them nothing new by its order.
+            unread = [name for name in names if name not in fields]
+            if unread and any(model.is_kept_from(name) or _is_secret(model, name) for name in unread):
+                continue
+            if not isinstance(entry, OrderKey):
+                is_random = _is_random(entry)
+                key = None if is_random else _computed_key(model, str(place), entry, declared=True)
+                leaves_out |= key is None and not any("__" in name for name in names)
+            elif "__" in entry.path:
+                key = _guarded_key(model, entry)
+            else:
+                key = entry
+            if key is not None:
+                keys.append(key)
+        return DefaultOrder(total_order(self.exposure, keys), leaves_out)
+
+    def by_key(self) -> tuple[OrderKey, ...]:
+        """Return the ordering by the primary key alone."""
+        return total_order(self.exposure, ())
+
+    def key(self, text: str, *, descending: bool = False, nulls_last: bool | None = None) -> OrderKey | None:
+        """Return the ordering key of a name by which a client sorts; None for one by which the caller may not sort.
+
+        A column that the admin computes is sorted by its ``admin_order_field``. A path through relations must be
+        declared in ``sortable_by``, or be one that the caller could follow by reading every row on it: an order by
+        hidden rows would reveal them. NULL is last in both directions, unless the client or the admin says otherwise.
+        """
+        model = self.model
+        if len(text) > MAX_NAME:
+            return None
+        declared = self.exposure.get_sortable_by(model.request)
+        name = model.field_named(text) or text
+        if declared is not None and name not in declared and text not in declared:
+            return None
+        column = model.column(name)
+        if column is not None:
+            key = _column_key(model, column)
         else:
-            key = entry
-        if key is not None:
-            keys.append(key)
-    return DefaultOrder(total_order(exposure, keys), leaves_out)
+            key = _readable_key(model, name)
+            if key is None and declared is not None:
+                key = _declared_key(model, name)
+        if key is None:
+            return None
+        key = _shown_key(self.exposure, key)
+        if nulls_last is None:
+            # Clients that ask for the highest value do not mean a row without one, whatever the database sorts first.
+            nulls_last = key.nulls_last is None or key.nulls_last is not descending
+        if not key.nullable:
+            nulls_last = None
+        return replace(key, descending=key.descending is not descending, nulls_last=nulls_last)
+
+    def names(self) -> list[str]:
+        """Return the names that an ordering of the caller may use; of paths through relations only declared ones."""
+        declared = self.exposure.get_sortable_by(self.model.request)
+        names = self.model.fields if declared is None else declared
+        return [name for name in names if self.key(name) is not None]
+
+    def is_served(self, keys: Sequence[OrderKey]) -> bool:
+        """Return whether an index that the model declares serves the ordering, see :func:`is_served`."""
+        return is_served(self.exposure.model, keys)
 
 
-def default_ordering(model: ModelAccess) -> tuple[OrderKey, ...]:
-    """Return the keys of :func:`default_order`."""
-    return default_order(model).keys
+class DeclaredOrdering:
+    """The ordering that an exposure, its admin or its model declares for all callers."""
+
+    def __init__(self, exposure: ModelExposure) -> None:
+        self.exposure = exposure
+        declared = exposure.options.ordering
+        self._entries = [found for entry in declared for found in _own_keys(exposure.model, entry, MAX_HOPS)]
+
+    @property
+    def keys(self) -> tuple[OrderKey, ...]:
+        """The keys of the ordering, up to an entry that is an expression, made total by the primary key."""
+        return total_order(self.exposure, list(takewhile(lambda entry: isinstance(entry, OrderKey), self._entries)))
+
+    @property
+    def is_served(self) -> bool:
+        """Whether an index of the model serves the ordering, see :func:`is_served`."""
+        return is_served(self.exposure.model, self.keys)
+
+    def unsortable_entries(self) -> list[str]:
+        """Return the entries by which no page can be sorted, as far as the declaration tells."""
+        rows = self.exposure.model._default_manager.all()
+        others = [entry for entry in self._entries if not isinstance(entry, OrderKey)]
+        return [str(entry) for entry in others if _is_random(entry) or _several_values(rows, entry)]
 
 
 def _is_secret(model: ModelAccess, name: str) -> bool:
@@ -193,26 +275,12 @@ def _is_secret(model: ModelAccess, name: str) -> bool:
     return is_held and model.field_named(name) is None
 
 
-def names_in(entry: Any) -> list[str]:
+def _names_in(entry: Any) -> list[str]:
     """Return the names that an entry of an ordering, or an expression, is made of."""
     if isinstance(entry, str):
         return [entry.lstrip("+-")]
     parts: list[Any] = [part for part in parts_of(entry) if isinstance(part, F)]
     return [part.name for part in parts]
-
-
-def declared_ordering(exposure: ModelExposure) -> tuple[OrderKey, ...]:
-    """Return the ordering that the exposure, its admin or its model declares for all callers, up to an expression."""
-    entries = (found for entry in exposure.options.ordering for found in _own_keys(exposure.model, entry, MAX_HOPS))
-    return total_order(exposure, list(takewhile(lambda entry: isinstance(entry, OrderKey), entries)))
-
-
-def unsortable_entries(exposure: ModelExposure) -> list[str]:
-    """Return the entries of the declared ordering by which no page can be sorted, as far as the declaration tells."""
-    rows = exposure.model._default_manager.all()
-    found = [item for entry in exposure.options.ordering for item in _own_keys(exposure.model, entry, MAX_HOPS)]
-    others = [item for item in found if not isinstance(item, OrderKey)]
-    return [str(item) for item in others if _is_random(item) or _several_values(rows, item)]
 
 
 def _is_random(entry: Any) -> bool:
@@ -303,37 +371,6 @@ def _named_key(model: type[Model], entry: str, descending: bool, nulls_last: boo
     if path is None or path.many or not kind_of(path.field).sortable:
         return None
     return OrderKey(path.column, path.field, descending, path.nullable, nulls_last if path.nullable else None)
-
-
-def client_order_key(
-    model: ModelAccess, text: str, *, descending: bool = False, nulls_last: bool | None = None
-) -> OrderKey | None:
-    """Return the ordering key of a name by which a client sorts; None for a name by which the caller may not sort.
-
-    A column that the admin computes is sorted by its ``admin_order_field``. A path through relations must be declared
-    in ``sortable_by``, or be one that the caller could follow by reading every row on it: an order by hidden rows would
-    reveal them. NULL is last in both directions, unless the client or the admin says otherwise.
-    """
-    if len(text) > MAX_NAME:
-        return None
-    declared = model.exposure.get_sortable_by(model.request)
-    name = model.field_named(text) or text
-    if declared is not None and name not in declared and text not in declared:
-        return None
-    column = model.column(name)
-    if column is not None:
-        key = _column_key(model, column)
-    else:
-        key = _readable_key(model, name)
-        if key is None and declared is not None:
-            key = _declared_key(model, name)
-    if key is None:
-        return None
-    key = _shown_key(model.exposure, key)
-    if nulls_last is None:
-        # Clients that ask for the highest value do not mean a row without one, whatever the database sorts first.
-        nulls_last = key.nulls_last is None or key.nulls_last is not descending
-    return replace(key, descending=key.descending is not descending, nulls_last=nulls_last if key.nullable else None)
 
 
 def _shown_key(exposure: ModelExposure, key: OrderKey) -> OrderKey:
@@ -458,13 +495,6 @@ def _guarded_key(model: ModelAccess, key: OrderKey) -> OrderKey | None:
     if not guards:
         return key if guards is not None else None
     return replace(key, path=guarded_name(key.path), nullable=True, expression=Case(When(Q(*guards), then=F(key.path))))
-
-
-def sortable_names(model: ModelAccess) -> list[str]:
-    """Return the names that an ordering of the caller may use; of paths through relations only declared ones."""
-    declared = model.exposure.get_sortable_by(model.request)
-    names = model.fields if declared is None else declared
-    return [name for name in names if client_order_key(model, name) is not None]
 
 
 def total_order(exposure: ModelExposure, keys: Sequence[OrderKey]) -> tuple[OrderKey, ...]:

@@ -28,7 +28,7 @@ from .columns import Column
 from .conditions import Filter
 from .filter_parser import FilterReader
 from .nearest_names import Misnamed, alternatives, letters, nearest
-from .ordering import OrderKey, client_order_key, default_order, sortable_names, total_order
+from .ordering import Orderings, OrderKey, total_order
 from .path import Path
 from .search import check_searchable
 from .suggestions import (
@@ -275,6 +275,7 @@ class RowArguments:
         self.model = model
         self.request = model.request
         self.exposure = model.exposure
+        self.orderings = Orderings(model)
         self.given = Arguments(given)
         # Whether ordering() gave the exposure's own without a part of it.
         self.leaves_out_order = False
@@ -339,7 +340,7 @@ class RowArguments:
         if value is not None:
             names = Arguments(ordering=order_texts(value)).names("ordering", MAX_ORDER)
         if not names:
-            order = default_order(self.model)
+            order = self.orderings.default()
             self.leaves_out_order = order.leaves_out
             return order.keys
         return total_order(self.exposure, list(map(self._order_key, names)))
@@ -352,7 +353,7 @@ class RowArguments:
                 descending = name[:1] == "-"
                 name = name[1:] if name[:1] in "+-" else name
                 nulls_last = NULL_PLACES[place]
-                key = client_order_key(self.model, name, descending=descending, nulls_last=nulls_last)
+                key = self.orderings.key(name, descending=descending, nulls_last=nulls_last)
                 if key is not None:
                     return key
 
@@ -365,7 +366,7 @@ class RowArguments:
         is_name = name.replace(".", "").isidentifier()
 
         def near() -> list[str]:
-            found = Suggestions(self.model).paths(name, lambda path: client_order_key(self.model, path) is not None)
+            found = Suggestions(self.model).paths(name, lambda path: self.orderings.key(path) is not None)
             # For text that is not a name, suggest only the same letters: any other name would lose a part of the text.
             if is_name:
                 return found
@@ -374,7 +375,7 @@ class RowArguments:
         raise Misnamed(
             f"{self.exposure.label} cannot be ordered by {name[:60]!r}.{Path.read(self.model, name).length_hint}",
             name,
-            sortable_names(self.model),
+            self.orderings.names(),
             lambda right: with_field(name, right, ["ordering"]),
             near if is_name else near(),
             " Descending is -field.",

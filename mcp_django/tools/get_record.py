@@ -23,7 +23,7 @@ from ..orm.fields import resolve_path
 from ..orm.labels import label_of
 from ..orm.named_filters import Narrowed
 from ..orm.nearest_names import Misnamed
-from ..orm.ordering import default_ordering, total_order
+from ..orm.ordering import Orderings
 from ..orm.pagination import COUNT_CAP, PageQuery
 from ..orm.path import guarded_values
 from ..orm.row_finder import RowFinder
@@ -158,7 +158,7 @@ class Record:
             paths = [resolve_path(exposure.model, part.name) for part in exposure.opts.pk_fields]
             key = [Condition(path, "exact", (getattr(row, path.field.attname),)) for path in paths if path is not None]
             guarded = guarded_values(self.model, through)
-            order = total_order(exposure, ())
+            order = Orderings(self.model).by_key()
             page = read_page(PageQuery(self.model, through, order, 1, tuple(key), guarded=guarded))
             payload["fields"] |= dict(zip(page.names, page.rows[0], strict=True)) if page.rows else {}
         return payload
@@ -175,7 +175,7 @@ class Record:
                 raise Misnamed(message, name, known, partial(with_field, name, within=("related",)))
             limit = Arguments(limit=number or None).limit(DEFAULT_RELATED, MAX_RELATED)
             columns = RowArguments(link.related, {}).columns()
-            order = default_ordering(link.related)
+            order = Orderings(link.related).default().keys
             rows = (Applied(Narrowed(partial(link.rows_of, self.row)), {}),)
             query = PageQuery(link.related, columns, order, limit, rows, text_limit=settings.TEXT_CHARS)
             page = read_page(query)

@@ -21,7 +21,7 @@ from ..orm.fields import choices_of, holds_many, kind_of
 from ..orm.filter_parser import FilterReader
 from ..orm.lookups import usual_lookups
 from ..orm.named_filters import named_filters_of
-from ..orm.ordering import COMPUTED, OrderKey, default_order, names_in
+from ..orm.ordering import Orderings, OrderKey
 from ..orm.path import computed_word
 from ..orm.search import unsearched
 from ..orm.tool_arguments import Arguments
@@ -148,7 +148,7 @@ class Description(Overview):
             payload["search"] = True
         if left := unsearched(self.model):
             payload["not_searched"] = left
-        order = default_order(self.model)
+        order = Orderings(self.model).default()
         payload["ordering"] = []
         for key in order.keys:
             if word := _order_word(key, own):
@@ -251,7 +251,7 @@ def _order_word(key: OrderKey, own: AbstractSet[str]) -> str:
     """Return a key of an ordering as ``describe_model`` shows it: ``name`` or ``lower(name)``; "" if it is hidden."""
     if key.path in own:
         return key.path
-    names = names_in(key.expression) if key.expression is not None and key.path.startswith(COMPUTED) else []
+    names = key.source_names()
     if not names or not own >= set(names):
         return ""
     return f"{type(key.expression).__name__.lower()}({', '.join(names)})"

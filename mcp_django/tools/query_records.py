@@ -21,7 +21,7 @@ from ..orm.cells import Page
 from ..orm.column_values import plain_key
 from ..orm.conditions import is_moving, opening_hint
 from ..orm.empty_results import empty_hints
-from ..orm.ordering import COMPUTED, client_order_key, is_served, sortable_names
+from ..orm.ordering import Orderings
 from ..orm.pagination import COUNT_CAP, Cursor, PageQuery
 from ..orm.path import guarded_values
 from ..orm.query_limits import read_limits
@@ -54,7 +54,7 @@ def _cursor(query: PageQuery) -> Cursor:
     """Return the cursors of ``query_records``, bound to model, filters, ordering and search."""
     conditions = [condition.wording() for condition in query.conditions]
     order: list[Any] = [[key.path, key.descending, key.nulls_last] for key in query.ordering]
-    order += [str(key.expression) for key in query.ordering if key.path.startswith(COMPUTED)]
+    order += [str(key.expression) for key in query.ordering if key.is_declared_expression]
     digest = blake2b(orjson.dumps([conditions, order, query.search]), digest_size=16).hexdigest()
     return Cursor(query.model.request, f"{query.model.exposure.label}:{digest}")
 
@@ -169,16 +169,17 @@ def _order_hint(query: PageQuery) -> list[str]:
     """Return the hint of ``query_records`` on a long table that no index serves in this order: faster ones."""
     model = query.model
     table = model.exposure.model
-    if is_served(table, query.ordering) or not _is_long(table, int(monotonic() // KNOWN_FOR)):
+    orderings = Orderings(model)
+    if orderings.is_served(query.ordering) or not _is_long(table, int(monotonic() // KNOWN_FOR)):
         return []
-    known = sortable_names(model)
-    keys = {name: key for name in known if (key := client_order_key(model, name)) is not None}
-    names = ", ".join(islice((name for name, key in keys.items() if is_served(table, [key])), MAX_QUICK))
+    known = orderings.names()
+    keys = {name: key for name in known if (key := orderings.key(name)) is not None}
+    names = ", ".join(islice((name for name, key in keys.items() if orderings.is_served([key])), MAX_QUICK))
     instead = f": filters, or ordering by {names}, are faster" if names else ": filters make it faster"
     # The exposure's own order may begin with a column that the caller does not see.
     path = query.ordering[0].path
     path = next((name for name, key in keys.items() if key.path == path), path)
-    order = f"the order by {path}" if client_order_key(model, path) is not None else "this order"
+    order = f"the order by {path}" if orderings.key(path) is not None else "this order"
     return [f"no index serves {order}, so each page sorts all rows{instead}"]
 
 

@@ -29,7 +29,7 @@ from mcp_django.operating.switches import Off
 from mcp_django.orm import access, columns
 from mcp_django.orm.access import access_of, has_every_row, parse_pk
 from mcp_django.orm.allowed_filters import filters_of, find_filter
-from mcp_django.orm.ordering import client_order_key
+from mcp_django.orm.ordering import Orderings
 from mcp_django.orm.permission_queries import load_permissions
 from mcp_django.schema.secrets import is_sensitive
 from tests.factories import make_author, make_book, make_superuser, make_user
@@ -357,7 +357,7 @@ class TestFields:
         request, exposure = request_of(make_superuser(), site), site.exposures[Author]
         assert access_of(request)[exposure].fields == ("id", "name", "email", "nickname", "born")
         assert {name for name, _, _ in filters_of(access_of(request)[exposure])} == {"id", "name", "born"}
-        assert client_order_key(access_of(request)[exposure], "email", descending=False) is None
+        assert Orderings(access_of(request)[exposure]).key("email", descending=False) is None
         for _ in range(2):
             assert access_of(request)[exposure].page_fields == access_of(request)[exposure].fields
         few = site_with(Author, serializer_class=AuthorSerializer, fields=["name", "email"])

@@ -19,7 +19,7 @@ from mcp_django.exceptions import NotFound
 from mcp_django.orm import compiled_queries
 from mcp_django.orm.access import ModelAccess, access_of
 from mcp_django.orm.database_writes import plan_deletion
-from mcp_django.orm.ordering import default_ordering, sortable_names
+from mcp_django.orm.ordering import Orderings
 from mcp_django.tools.aggregate_records import AggregateRecords
 from mcp_django.tools.get_record import GetRecord
 from mcp_django.tools.list_and_describe_models import DescribeModel
@@ -50,8 +50,8 @@ USES: dict[str, Callable[[ModelAccess, Book], Any]] = {
     "get_row": lambda model, book: model.get_row(book.pk),
     "a related model": lambda model, book: model.access.model_of(Author),
     "the models": lambda model, book: model.access.get_model("testapp.book"),
-    "an order": lambda model, book: default_ordering(model),
-    "names of orders": lambda model, book: sortable_names(model),
+    "an order": lambda model, book: Orderings(model).default().keys,
+    "names of orders": lambda model, book: Orderings(model).names(),
     "a selection": lambda model, book: Selection(model, {"pks": [book.pk]}),
     "saving": lambda model, book: Saving.of(model, book, {"title": "Other"}, "update_record"),
     "a deletion": lambda model, book: plan_deletion(model, book),

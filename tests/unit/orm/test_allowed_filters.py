@@ -11,7 +11,7 @@ from django.http import HttpRequest
 from mcp_django import AdminExposure, MCPSite, ModelExposure
 from mcp_django.orm.access import access_of
 from mcp_django.orm.allowed_filters import filters_of, find_filter, is_offered_path
-from mcp_django.orm.ordering import client_order_key
+from mcp_django.orm.ordering import Orderings
 from mcp_django.tools.query_records import QueryRecords
 from tests.factories import make_book, make_superuser, make_user
 from tests.fieldapp.models import Guest, Passport
@@ -29,7 +29,7 @@ class TestFilters:
         request, exposure = request_of(make_superuser(), site), site.exposures[Book]
         for name in ("title", "nothing", "author__secret_token", "author__name", "owner", "tags", "pk__in", "", "__"):
             assert find_filter(access_of(request)[exposure], name) is None
-            assert client_order_key(access_of(request)[exposure], name, descending=False) is None
+            assert Orderings(access_of(request)[exposure]).key(name, descending=False) is None
 
     @pytest.mark.parametrize(
         "name", ["_connector", "_negated", "__or", "x" * 5000, "id;--", "id__gt__", "id%s", "\0", "?"]
@@ -38,7 +38,7 @@ class TestFilters:
         site = site_with(Book)
         request = request_of(make_superuser(), site)
         assert find_filter(access_of(request)[site.exposures[Book]], name) is None
-        assert client_order_key(access_of(request)[site.exposures[Book]], name, descending=False) is None
+        assert Orderings(access_of(request)[site.exposures[Book]]).key(name, descending=False) is None
 
     def test_declared_filters_narrow_to_what_they_name(self) -> None:
         declared: Mapping[str, Sequence[str]] = {"pages": ["gte"], "author__name": ["exact", "iexact"], "title": ["in"]}

@@ -14,7 +14,7 @@ from django.db.models.functions import Coalesce, Concat, Length, Lower, TruncMon
 from mcp_django import AdminExposure, MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
 from mcp_django.orm.access import access_of
-from mcp_django.orm.ordering import client_order_key, declared_ordering, default_ordering, sortable_names
+from mcp_django.orm.ordering import DeclaredOrdering, Orderings
 from mcp_django.tools.list_and_describe_models import DescribeModel
 from mcp_django.tools.query_records import QueryRecords
 from tests.factories import make_author, make_book, make_superuser, make_user
@@ -32,7 +32,7 @@ class Ordered(ModelExposure):
 class TestOrder:
     def test_the_order_is_total_and_of_columns(self) -> None:
         request = request_of(make_superuser(), site_with(Book))
-        keys = default_ordering(access_of(request)[Ordered(Book, request.mcp.site)])
+        keys = Orderings(access_of(request)[Ordered(Book, request.mcp.site)]).default().keys
         assert [(k.path, k.descending, k.nullable) for k in keys] == [
             ("rating", True, True),
             ("author__name", True, False),
@@ -41,8 +41,8 @@ class TestOrder:
 
     def test_a_computed_column_is_sorted_by_its_order_field(self) -> None:
         site = MCPSite(admin_site=admin.site)
-        key = client_order_key(
-            access_of(request_of(make_superuser(), site))[site.exposures[Book]], "is_long", descending=True
+        key = Orderings(access_of(request_of(make_superuser(), site))[site.exposures[Book]]).key(
+            "is_long", descending=True
         )
         assert key is not None
         assert (key.path, key.descending) == ("pages", True)
@@ -53,7 +53,7 @@ class TestOrder:
 
         request = request_of(make_superuser(), site_with(Book))
         exposure = Placed(Book, request.mcp.site)
-        for keys in (default_ordering(access_of(request)[exposure]), declared_ordering(exposure)):
+        for keys in (Orderings(access_of(request)[exposure]).default().keys, DeclaredOrdering(exposure).keys):
             assert [(k.path, k.nulls_last) for k in keys] == [
                 ("rating", True),
                 ("published", False),
@@ -74,11 +74,11 @@ class TestOrder:
         own.register(Book, BookAdmin)
         site = MCPSite(admin_site=own)
         request = request_of(make_superuser(), site)
-        first = default_ordering(access_of(request)[site.exposures[Book]])[0]
+        first = Orderings(access_of(request)[site.exposures[Book]]).default().keys[0]
         assert (first.path, first.descending, first.nulls_last) == ("rating", True, True)
         # As a click on the column's head does in the admin.
         for descending in (False, True):
-            key = client_order_key(access_of(request)[site.exposures[Book]], "stars", descending=descending)
+            key = Orderings(access_of(request)[site.exposures[Book]]).key("stars", descending=descending)
             assert key is not None
             assert (key.path, key.descending, key.nulls_last) == ("rating", not descending, not descending)
 
@@ -168,7 +168,7 @@ class TestOrder:
         request = request_of(make_superuser(), site_with(Book))
         exposure = request.mcp.site.exposures[Book]
         for name, expected in {"rating": True, "title": None}.items():
-            key = client_order_key(access_of(request)[exposure], name, nulls_last=True)
+            key = Orderings(access_of(request)[exposure]).key(name, nulls_last=True)
             assert key is not None
             assert key.nulls_last is expected
 
@@ -177,7 +177,7 @@ class TestOrder:
             ordering = ("-author", "owner")
 
         request = request_of(make_superuser(), site_with(Book))
-        keys = default_ordering(access_of(request)[ByAuthor(Book, request.mcp.site)])
+        keys = Orderings(access_of(request)[ByAuthor(Book, request.mcp.site)]).default().keys
         assert [(k.path, k.descending) for k in keys] == [
             ("author__name", True),
             ("author__id", True),
@@ -211,7 +211,7 @@ def reexpose(site: MCPSite, model: Any, exposure: Any, **options: Any) -> None:
 
 
 def is_sortable(user: User, site: MCPSite, name: str, model: Any = Book) -> bool:
-    return client_order_key(access_of(request_of(user, site))[site.exposures[model]], name) is not None
+    return Orderings(access_of(request_of(user, site))[site.exposures[model]]).key(name) is not None
 
 
 @pytest.mark.django_db
@@ -245,7 +245,7 @@ class TestRelations:
         site = site_with(Book)
         site.register(Author, Some)
         request = request_of(make_superuser(), site)
-        key = client_order_key(access_of(request)[site.exposures[Book]], "author__name")
+        key = Orderings(access_of(request)[site.exposures[Book]]).key("author__name")
         assert key is not None
         assert key.expression is not None
         for name in ("hidden", "seen", "also seen"):
@@ -257,14 +257,14 @@ class TestRelations:
         site = site_with(Book, sortable_by=["title", "author__name"])
         site.register(Author, Some)
         root = make_superuser()
-        assert sortable_names(access_of(request_of(root, site))[site.exposures[Book]]) == ["title", "author__name"]
+        assert Orderings(access_of(request_of(root, site))[site.exposures[Book]]).names() == ["title", "author__name"]
         assert not is_sortable(root, site, "rating")
         assert not is_sortable(root, site, "author__born")
 
     def test_row_112_a_declared_path_begins_with_what_the_caller_sees(self) -> None:
         site = site_with(Book, fields=["title"], sortable_by=["author__name", "rating"])
         request = request_of(make_superuser(), site)
-        assert sortable_names(access_of(request)[site.exposures[Book]]) == []
+        assert Orderings(access_of(request)[site.exposures[Book]]).names() == []
 
 
 @pytest.mark.django_db
@@ -278,9 +278,9 @@ def test_what_the_admin_does_not_let_people_sort_by_callers_cannot(given: list[s
     own.register(Book, BookAdmin)
     site = MCPSite(admin_site=own)
     request = request_of(make_superuser(), site)
-    assert sortable_names(access_of(request)[site.exposures[Book]]) == given
+    assert Orderings(access_of(request)[site.exposures[Book]]).names() == given
     # The order of the list stays.
-    assert [key.path for key in default_ordering(access_of(request)[site.exposures[Book]])] == ["title", "id"]
+    assert [key.path for key in Orderings(access_of(request)[site.exposures[Book]]).default().keys] == ["title", "id"]
 
 
 class ComputedAdmin(admin.ModelAdmin):
@@ -396,22 +396,22 @@ def test_a_column_is_sorted_by_an_annotation_or_an_expression(
 def test_what_is_hidden_is_not_sorted_by_though_it_is_computed_with(computed: Any) -> None:
     exposure = computed.mcp.site.exposures[Author]
     expected = {"id", "name", "many", "full", "shout", "last", "twice", "month", "email", "born"}
-    assert set(sortable_names(access_of(computed)[exposure])) == expected
+    assert set(Orderings(access_of(computed)[exposure]).names()) == expected
     for name in ("token", "silent", "broken", "rows"):
         asked = {"model": "testapp.author", "ordering": [name]}
         assert "cannot be ordered by" in refusal(QueryRecords(), computed, **asked)
     computed.mcp.site.register(Author, AdminExposure, exclude=["email"])
     request = request_of(computed.user, computed.mcp.site)
-    assert "full" not in sortable_names(access_of(request)[request.mcp.site.exposures[Author]])
+    assert "full" not in Orderings(access_of(request)[request.mcp.site.exposures[Author]]).names()
 
 
 def test_what_the_caller_may_not_see_is_not_sorted_by_in_a_total_or_a_subquery(computed: Any) -> None:
     site = computed.mcp.site
     viewer = make_user("viewer", "testapp.view_author", staff=True)
-    assert {"many", "last"}.isdisjoint(sortable_names(access_of(request_of(viewer, site))[site.exposures[Author]]))
+    assert {"many", "last"}.isdisjoint(Orderings(access_of(request_of(viewer, site))[site.exposures[Author]]).names())
     for options, hidden in (({"exclude": ["price"]}, {"last"}), ({"exclude": ["pages"]}, {"last"})):
         reexpose(site, Book, AdminExposure, **options)
-        names = set(sortable_names(access_of(request_of(computed.user, site))[site.exposures[Author]]))
+        names = set(Orderings(access_of(request_of(computed.user, site))[site.exposures[Author]]).names())
         assert {"many", "last"} - names == hidden
 
     class Few(AdminExposure):
@@ -420,7 +420,7 @@ def test_what_the_caller_may_not_see_is_not_sorted_by_in_a_total_or_a_subquery(c
 
     reexpose(site, Book, Few)
     request = request_of(computed.user, site)
-    assert {"many", "last"}.isdisjoint(sortable_names(access_of(request)[site.exposures[Author]]))
+    assert {"many", "last"}.isdisjoint(Orderings(access_of(request)[site.exposures[Author]]).names())
 
 
 class PathsAdmin(admin.ModelAdmin):
@@ -491,7 +491,7 @@ def test_row_112_an_order_that_is_declared_tells_nothing_of_hidden_rows(given: s
     rows = call(QueryRecords(), request_of(viewer, site), **asked)["rows"]
     assert [row[1] for row in rows] == ["0", "1", "2", "3"]
     # A path through a model that is exposed to nobody is the project's to declare.
-    assert sortable_names(access_of(request_of(root, site))[site.exposures[Book]]) == [
+    assert Orderings(access_of(request_of(root, site))[site.exposures[Book]]).names() == [
         "title",
         "author__name",
         "owner__username",
