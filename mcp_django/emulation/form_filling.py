@@ -30,7 +30,7 @@ from django.utils.text import slugify
 from ..context.request import MCPRequest
 from ..exceptions import NotFound, ToolError
 from ..exposures.model_exposure import is_djangos
-from ..orm.access import ModelAccess, access_of, has_every_row
+from ..orm.access import ModelAccess, access_of
 from ..orm.alternative_spellings import json_or_text
 from ..orm.compiled_queries import load_related
 from ..orm.fields import flat_choices
@@ -128,7 +128,7 @@ class FilledForm:
             return []
         offered: Any = item.queryset
         exposure = self.request.mcp.site.exposures.get(offered.model)
-        if exposure is None or has_every_row(exposure):
+        if exposure is None or exposure.options.has_every_row:
             return []
         key = item.to_field_name or "pk"
         rows = offered.filter(**{f"{key}__in": item.prepare_value(linked)})

@@ -26,7 +26,7 @@ from ..exposures.model_exposure import (
     ReadOnlyExposure,
     is_djangos,
 )
-from ..orm.access import ModelAccess, access_of, columns_of, has_every_row
+from ..orm.access import ModelAccess, access_of, columns_of
 from ..orm.column_values import plain_key
 from ..orm.columns import Column
 from ..orm.compiled_queries import first_rows
@@ -291,7 +291,7 @@ def relation_name(exposure: ModelExposure, admin: Any) -> str:
 def narrowing_of(exposure: ModelExposure, admin: Any) -> ModelExposure | None:
     """Return the exposure of an inline's model if that shows fewer rows than the inline does."""
     own: ModelExposure | None = exposure.site.exposures.get(admin.model)
-    if own is not None and own.options.narrows_inlines and not has_every_row(own):
+    if own is not None and own.options.narrows_inlines and not own.options.has_every_row:
         return own
     return None
 
@@ -402,7 +402,7 @@ class InlineRows(ReadOnlyExposure):
         if len(pages) == 1:
             parent, inline, link = pages[0]
             rows: QuerySet[Any] = inline.get_queryset(request)
-            if has_every_row(parent):
+            if parent.options.has_every_row:
                 return rows
             return rows.filter(self._under(request, parent, link))
         none: QuerySet[Any] = self.model._default_manager.none()

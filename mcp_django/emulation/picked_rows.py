@@ -11,7 +11,7 @@ from django.db.models import Model, QuerySet
 from ..conf import settings
 from ..context.confirmation import quoted
 from ..exceptions import NotFound, NotPermitted, ToolError
-from ..orm.access import ModelAccess, bare_pk
+from ..orm.access import ModelAccess
 from ..orm.column_values import pk_text
 from ..orm.labels import label_of
 from ..orm.pagination import COUNT_CAP, narrowed
@@ -54,7 +54,7 @@ class Selection:
         if pks is not None and (every or narrowing):
             raise ToolError("Give either pks or a query, not both. Nothing was changed.")
         if pks is not None:
-            keys = [bare_pk(exposure, pk) for pk in arguments.pks()]
+            keys = [model.bare_pk(pk) for pk in arguments.pks()]
             try:
                 return RowFinder(model).pick(keys)[1]
             except NotFound:

@@ -155,6 +155,12 @@ class ExposureOptions:
             return declared
         return self._is_stock("get_queryset") and gives_every_row(model)
 
+    @cached_property
+    def has_every_row(self) -> bool:
+        """Whether every caller has access to every row of the table: no code of the project narrows them. A queryset
+        that is declared stable may still hold parameters of the caller, so the declaration proves nothing."""
+        return self.exposure.stable_queryset is None and self.has_stable_queryset
+
     @property
     def ordering(self) -> Sequence[Any]:
         """The declared ordering: of the exposure, otherwise of its ``ModelAdmin``, otherwise of the model."""

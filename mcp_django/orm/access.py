@@ -7,7 +7,7 @@ clients send are looked up in allow-lists and never become ORM keywords.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from typing import Any, Final, Generic, Literal, TypeVar
 
 import orjson
@@ -370,7 +370,7 @@ class ModelAccess:
             return self.access.model_of(field.related_model) is not None
         if column.is_computed and field is not None:
             related = self.access.model_of(field.related_model)
-            return related is not None and has_every_row(related.exposure)
+            return related is not None and related.exposure.options.has_every_row
         if field is None or field.model is exposure.model or field.primary_key:
             return True
         # For an inherited field: does the exposure of the parent model show it?
@@ -500,7 +500,7 @@ class ModelAccess:
     def sees_every_row(self) -> bool:
         """Whether this caller has access to all rows of the table, by what ``get_queryset`` gives them."""
         exposure = self.exposure
-        return has_every_row(exposure) or call_hook(
+        return exposure.options.has_every_row or call_hook(
             exposure.label,
             "get_queryset",
             lambda: leaves_out_nothing(exposure.get_queryset(self.request)),
@@ -526,6 +526,25 @@ class ModelAccess:
         none: list[Model] = []
         return call_hook(self.exposure.label, "get_queryset", read, default=none)
 
+    def bare_pk(self, given: Any) -> Any:
+        """Return the primary key that a caller wrote, without the label that results show beside it: a relation, such
+        as that of a child model to its parent, is shown as ``[key, label]``."""
+        return given if self.exposure.opts.is_composite_pk else plain_key(given)
+
+    def parse_pk(self, raw: Any) -> Any:
+        """Return a primary key from its text, of which only one spelling is read. Raises ``NotFound`` for others."""
+        fields: Sequence[Any] = self.exposure.opts.pk_fields
+        if len(fields) == 1:
+            return _strict(fields[0], self.bare_pk(raw))
+        if isinstance(raw, str) and len(raw) <= 1000:
+            try:
+                raw = orjson.loads(raw)
+            except orjson.JSONDecodeError:
+                raise NotFound from None
+        if not isinstance(raw, list) or len(raw) != len(fields):
+            raise NotFound
+        return tuple(_strict(field, part) for field, part in zip(fields, raw, strict=True))
+
     def get_row(self, pk: Any, *, lock: bool = False) -> Model:
         """Return the row with this primary key, if the caller has access to it.
 
@@ -536,7 +555,7 @@ class ModelAccess:
                 Unreadable: the row holds a value that cannot be read.
         """
         rows = self.exposure.get_queryset(self.request)
-        key = parse_pk(self.exposure, pk)
+        key = self.parse_pk(pk)
         with all_readable():
             try:
                 found = row_by_key(rows, key) if not lock else None
@@ -571,27 +590,37 @@ class Link:
     def rows(self) -> QuerySet[Any]:
         """Return the accessible rows related to the row of the outer query."""
         rows = self.exposure.model._base_manager.order_by()
-        rows = self._linked(rows, OuterRef(OuterRef("pk")), OuterRef)
+        if self.field.many_to_many:
+            rows = rows.filter(pk__in=self._keys_linked_to(OuterRef(OuterRef("pk"))))
+        else:
+            theirs, ours = self._columns()
+            rows = rows.filter(**{theirs: OuterRef(ours)})
         if self.related.sees_every_row:
             return rows
         return rows.filter(among(self.exposure.get_queryset(self.related.request)))
 
     def rows_of(self, row: Model, queryset: QuerySet[Any]) -> QuerySet[Any]:
         """Return the rows of the queryset, which is one of the related model, that the row is linked to."""
-        return self._linked(queryset, row.pk, partial(getattr, row))
+        if self.field.many_to_many:
+            return queryset.filter(pk__in=self._keys_linked_to(row.pk))
+        theirs, ours = self._columns()
+        return queryset.filter(**{theirs: getattr(row, ours)})
 
-    def _linked(self, rows: QuerySet[Any], pk: Any, value: Callable[[str], Any]) -> QuerySet[Any]:
-        """Return the rows that are linked to the one with this ``pk`` and these column values."""
+    def _keys_linked_to(self, pk: Any) -> QuerySet[Any]:
+        """Return the keys of the rows that a many-to-many relation links to the row with this key."""
         field = self.field
-        if field.many_to_many:
-            if isinstance(field, Field) and linked_reader(field) is not None:
-                # A custom relation class stores its links in its own way, so follow the field by name.
-                return rows.filter(pk__in=field.model._base_manager.filter(pk=pk).order_by().values(field.name))
-            through, source, target = link_table(field)
-            return rows.filter(pk__in=through._base_manager.filter(**{source: pk}).order_by().values(target))
+        if isinstance(field, Field) and linked_reader(field) is not None:
+            # A custom relation class stores its links in its own way, so follow the field by name.
+            return field.model._base_manager.filter(pk=pk).order_by().values(field.name)
+        through, source, target = link_table(field)
+        return through._base_manager.filter(**{source: pk}).order_by().values(target)
+
+    def _columns(self) -> tuple[str, str]:
+        """Return the column of the related model and that of this model which are equal in linked rows."""
+        field = self.field
         if field.concrete:
-            return rows.filter(**{field.target_field.attname: value(field.attname)})
-        return rows.filter(**{field.field.attname: value(field.field.target_field.attname)})
+            return field.target_field.attname, field.attname
+        return field.field.attname, field.field.target_field.attname
 
 
 @lru_cache(maxsize=1024)
@@ -602,12 +631,6 @@ def _pointing(exposure: ModelExposure) -> Mapping[str, Any]:
         if not rel.hidden and not isinstance(rel.field.target_field, CompositePrimaryKey):
             found |= {str(rel.get_accessor_name()): rel, rel.name: rel}
     return found
-
-
-def has_every_row(exposure: ModelExposure) -> bool:
-    """Return whether every caller has access to every row of the table: no code of the project narrows them. A
-    queryset that is declared stable may still hold parameters of the caller, so the declaration proves nothing."""
-    return exposure.stable_queryset is None and exposure.options.has_stable_queryset
 
 
 @lru_cache(maxsize=1024)
@@ -626,32 +649,6 @@ def columns_of(exposure: ModelExposure, names: Iterable[str]) -> tuple[Column, .
 @lru_cache(maxsize=2048)
 def _columns_of(exposure: ModelExposure, names: tuple[str, ...]) -> tuple[Column, ...]:
     return tuple(column for name in names if (column := Column.of(exposure, name)) is not None)
-
-
-def bare_pk(exposure: ModelExposure, given: Any) -> Any:
-    """Return the primary key that a caller wrote, without the label that results show beside it.
-
-    A relation is shown as ``[key, label]``, and so is the key of a child model, which is its relation to the parent.
-    """
-    return given if exposure.opts.is_composite_pk else plain_key(given)
-
-
-def parse_pk(exposure: ModelExposure, raw: Any) -> Any:
-    """Return a primary key from its text, of which only one spelling is read.
-
-    Raises ``NotFound`` if no row can have this key.
-    """
-    fields: Sequence[Any] = exposure.opts.pk_fields
-    if len(fields) == 1:
-        return _strict(fields[0], bare_pk(exposure, raw))
-    if isinstance(raw, str) and len(raw) <= 1000:
-        try:
-            raw = orjson.loads(raw)
-        except orjson.JSONDecodeError:
-            raise NotFound from None
-    if not isinstance(raw, list) or len(raw) != len(fields):
-        raise NotFound
-    return tuple(_strict(field, part) for field, part in zip(fields, raw, strict=True))
 
 
 def _strict(field: Any, raw: Any) -> Any:

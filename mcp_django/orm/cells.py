@@ -10,7 +10,7 @@ from django.core.exceptions import ObjectDoesNotExist
 
 from ..exposures.model_exposure import ModelExposure
 from ..schema.secrets import clean_text
-from .access import ModelAccess, has_every_row
+from .access import ModelAccess
 from .column_values import as_written, field_renderer, pk_text, render, render_columns, texts, trimmed
 from .columns import (
     Column,
@@ -149,7 +149,7 @@ class RelationCell(Cell):
         if not rows.instances or self.column.through:
             return None
         related = rows.model.access.model_of(relation.related_model)
-        if related is None or not has_every_row(related.exposure):
+        if related is None or not related.exposure.options.has_every_row:
             return None
         loaded: dict[Any, Any] = {}
         for row, key in zip(rows.instances, keys, strict=True):

@@ -15,7 +15,7 @@ from django.db.models import Model, Q, QuerySet
 
 from ..exceptions import NotFound, ToolError
 from ..schema.secrets import clean_text
-from .access import ModelAccess, parse_pk
+from .access import ModelAccess
 from .allowed_filters import find_filter
 from .column_values import pk_text
 from .columns import is_replaced
@@ -198,7 +198,7 @@ class ModelValues:
             if condition is not None:
                 return condition
         try:
-            return Q(pk=parse_pk(self.exposure, text))
+            return Q(pk=self.model.parse_pk(text))
         except NotFound:
             return None
 

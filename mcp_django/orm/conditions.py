@@ -34,7 +34,7 @@ from django.utils.tree import Node
 
 from ..exceptions import ToolError
 from ..exposures.querysets import among
-from .access import Link, ModelAccess, has_every_row
+from .access import Link, ModelAccess
 from .compiled_queries import Bind, BoundIn, prepare
 from .fields import FieldPath, is_file_field, stored_field
 from .hidden_parts import WHOLE, can_hide_parts, hides_parts, with_no_part_hidden
@@ -356,7 +356,7 @@ class Quantified(Filter):
 
     @property
     def is_plannable(self) -> bool:  # type: ignore[override]
-        return has_every_row(self.link.exposure) and all(part.is_plannable for part in self.parts)
+        return self.link.exposure.options.has_every_row and all(part.is_plannable for part in self.parts)
 
     @property
     def places(self) -> int:  # type: ignore[override]

@@ -23,7 +23,7 @@ from ..exceptions import NotFound
 from ..exposures.model_exposure import ModelExposure
 from ..runtime.failing_hooks import call_hook
 from ..schema.secrets import HIDDEN, clean_text, secret_columns
-from .access import ModelAccess, access_of, has_every_row, parse_pk
+from .access import ModelAccess, access_of
 from .column_values import field_renderer, pk_text
 from .columns import Column, is_replaced
 from .fields import is_generic_relation, is_joinable, key_field, link_table, resolve_path
@@ -149,7 +149,7 @@ def joined_label(request: MCPRequest, column: Column) -> str | None:
     """Return the ORM name by which a join reads the label of a foreign key's row; None if no join can."""
     field = column.field
     related = access_of(request).model_of(field.related_model)
-    if related is None or not has_every_row(related.exposure) or not is_joinable(field) or column.is_guarded:
+    if related is None or not related.exposure.options.has_every_row or not is_joinable(field) or column.is_guarded:
         return None
     label = plain_label(related.exposure)
     if label is not None:
@@ -304,7 +304,7 @@ def _links(related: ModelAccess, field: Any, keys: Sequence[Any]) -> list[tuple[
     else:
         source = field.field.attname
     rows = rows.filter(**{f"{source}__in": list(spelt)}).order_by()
-    if not has_every_row(exposure):
+    if not exposure.options.has_every_row:
         visible = _visible(related)
         if not field.many_to_many:
             rows = rows.using(visible.db).filter(pk__in=visible.values("pk"))
@@ -347,15 +347,15 @@ def generic_values(request: MCPRequest, field: Any, types: Sequence[Any], keys: 
 def labels_by_text(related: ModelAccess, texts: Iterable[Any]) -> dict[Any, tuple[Any, str | None]]:
     """Return keys and labels of the rows that the caller may view, by the text of the key in generic foreign keys."""
     exposure = related.exposure
-    wanted = {text: _key_of(exposure, text) for text in texts}
+    wanted = {text: _key_of(related, text) for text in texts}
     labels = _labels(related, exposure.opts.pk.attname, {key for key in wanted.values() if key is not None})
     renderer = field_renderer(exposure.opts.pk, None, "")
     return {text: (renderer(key), labels[key]) for text, key in wanted.items() if key in labels}
 
 
-def _key_of(related: ModelExposure, key: Any) -> Any:
+def _key_of(related: ModelAccess, key: Any) -> Any:
     """Return the primary key of the row to label from the text of a generic foreign key, None if it is no key."""
     try:
-        return parse_pk(related, key)
+        return related.parse_pk(key)
     except NotFound:
         return None

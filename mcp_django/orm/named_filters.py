@@ -17,7 +17,7 @@ from django.http import QueryDict
 
 from ..exceptions import ToolError
 from ..schema.value_types import choice_of
-from .access import ModelAccess, has_every_row
+from .access import ModelAccess
 
 logger = logging.getLogger("mcp_django")
 
@@ -140,7 +140,7 @@ class FilterSetFilter(NamedFilter):
                 related = model.access.model_of(rows.model)
                 if related is None:
                     field.queryset = rows.none()
-                elif not has_every_row(related.exposure):
+                elif not related.exposure.options.has_every_row:
                     visible = related.exposure.get_queryset(request).order_by()
                     field.queryset = rows.filter(pk__in=visible.values("pk"))
         return made

@@ -15,7 +15,7 @@ from django.db.models import Case, F, Q, When
 
 from ..exceptions import ToolError
 from ..runtime.failing_hooks import call_hook
-from .access import MAX_NAME, Access, ModelAccess, has_every_row
+from .access import MAX_NAME, Access, ModelAccess
 from .columns import Column, ComputedColumn
 from .computed_columns import computed_value, order_source
 from .fields import is_joinable, kind_of, relations_on, resolve_path
@@ -270,4 +270,4 @@ def leads_to_hidden_rows(access: Access, model: Any, path: str) -> bool:
     """
     models = [relation.related_model for _, relation in relations_on(model, path)]
     related = [access.model_of(model) for model in models if model in access.request.mcp.site.exposures]
-    return any(there is None or not has_every_row(there.exposure) for there in related)
+    return any(there is None or not there.exposure.options.has_every_row for there in related)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final
 from django.db.models import Model, Q, QuerySet
 
 from ..exceptions import NotFound, Repair, ToolError, Unreadable
-from .access import ModelAccess, parse_pk
+from .access import ModelAccess
 from .allowed_filters import find_filter
 from .alternative_spellings import is_short_text
 from .column_values import pk_text
@@ -85,7 +85,7 @@ class RowFinder:
 
     def pick(self, pks: Iterable[Any]) -> tuple[QuerySet[Any], list[Model]]:
         """Find the rows with these primary keys, as a queryset of the exposure's and as instances."""
-        keys = list(dict.fromkeys(parse_pk(self.exposure, pk) for pk in pks))
+        keys = list(dict.fromkeys(self.model.parse_pk(pk) for pk in pks))
         found = self.by_key(keys)
         if len(found) != len(keys) or not all(self.model.may_row("view", row) for row in found.values()):
             raise NotFound
@@ -117,7 +117,7 @@ class RowFinder:
         if kind_of(self.exposure.opts.pk).word == "text":
             return False
         try:
-            parse_pk(self.exposure, text)
+            self.model.parse_pk(text)
         except NotFound:
             return False
         return True

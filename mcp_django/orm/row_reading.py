@@ -20,7 +20,7 @@ from ..exceptions import NotFound, ToolError, Unreadable
 from ..exposures.querysets import with_loaded
 from ..runtime.failing_hooks import call_hook
 from ..schema.secrets import is_sensitive
-from .access import ModelAccess, columns_of, has_every_row, parse_pk
+from .access import ModelAccess, columns_of
 from .cells import SERIALIZER, Columns, Page, Rows, layout_of
 from .columns import Column, SerializedColumn
 from .compiled_queries import (
@@ -347,11 +347,11 @@ def find_row(model: ModelAccess, pk: Any) -> FoundRow:
     request = model.request
     exposure = model.exposure
     manager: Any = exposure.model._default_manager
-    if not is_on() or not has_every_row(exposure) or manager._queryset_class is not QuerySet:
+    if not is_on() or not exposure.options.has_every_row or manager._queryset_class is not QuerySet:
         return FoundRow(whole_row(model, pk), {})
     using = str(manager.db)
     try:
-        params = key_params(exposure.opts, parse_pk(exposure, pk), using)
+        params = key_params(exposure.opts, model.parse_pk(pk), using)
     except ToolError:
         raise NotFound from None
     columns = columns_of(exposure, model.fields)
@@ -384,7 +384,7 @@ def whole_row(model: ModelAccess, pk: Any) -> Model:
         return model.get_row(pk)
     except Unreadable:
         exposure = model.exposure
-        rows = exposure.get_queryset(model.request).filter(pk=parse_pk(exposure, pk))
+        rows = exposure.get_queryset(model.request).filter(pk=model.parse_pk(pk))
         row = next(iter(salvaged_rows([rows.order_by()], rows, 1)), None)
         if row is None or not model.may_row("view", row):
             raise NotFound from None

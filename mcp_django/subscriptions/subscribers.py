@@ -25,7 +25,7 @@ from ..context.call_middleware import through
 from ..context.request import MCPContext, MCPRequest
 from ..exceptions import NotFound
 from ..operating.switches import board
-from ..orm.access import ModelAccess, access_of, has_every_row
+from ..orm.access import ModelAccess, access_of
 from ..orm.pagination import chunks
 from ..orm.permission_queries import STOCK
 from ..protocol.errors import InvalidParams
@@ -212,7 +212,7 @@ class Subscriber:
             row_changed = row_changed or any_visible(model)
         else:
             row_changed = row_changed or any(rows.visible(model, step) for step in steps)
-        if has_every_row(exposure):
+        if exposure.options.has_every_row:
             if changed is None:
                 row_changed = row_changed or not exposure.get_queryset(request).exists()
             else:

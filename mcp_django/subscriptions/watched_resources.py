@@ -17,7 +17,7 @@ from django.db.models import Model
 from ..context.request import MCPRequest
 from ..exceptions import CallRefused, NotFound, ToolError
 from ..exposures.model_exposure import ModelExposure
-from ..orm.access import ModelAccess, access_of, has_every_row, parse_pk
+from ..orm.access import ModelAccess, access_of
 from ..orm.column_values import pk_text
 from ..orm.pagination import chunks
 from ..orm.uris import ParsedURI
@@ -69,7 +69,7 @@ class Rows:
 
     def visible(self, model: ModelAccess, pks: Collection[str]) -> dict[str, Model]:
         """Return those of the rows that the caller may view; the caller must have access to the model."""
-        if has_every_row(model.exposure):
+        if model.exposure.options.has_every_row:
             shared = self._shared_rows(model, pks)
             rows = {pk: row for pk in pks if (row := shared[pk]) is not None}
         else:
@@ -86,10 +86,10 @@ class Rows:
 
     def gone(self, model: ModelAccess, pks: Collection[str]) -> set[str]:
         exposure = model.exposure
-        if has_every_row(exposure):
+        if exposure.options.has_every_row:
             shared = self._shared_rows(model, pks)
             return {pk for pk in pks if shared[pk] is None}
-        values = _values(exposure, [pk for pk in pks if (exposure.label, pk) not in self._existing])
+        values = _values(model, [pk for pk in pks if (exposure.label, pk) not in self._existing])
         using = router.db_for_read(exposure.model)
         for some in chunks(list(values.values())):
             rows = exposure.model._base_manager.using(using).filter(pk__in=some).values_list("pk", flat=True)
@@ -97,11 +97,11 @@ class Rows:
         return {pk for pk in pks if not self._existing.setdefault((exposure.label, pk), False)}
 
 
-def _values(exposure: ModelExposure, pks: Iterable[str]) -> dict[str, Any]:
+def _values(model: ModelAccess, pks: Iterable[str]) -> dict[str, Any]:
     keys = {}
     for pk in pks:
         try:
-            keys[pk] = parse_pk(exposure, pk)
+            keys[pk] = model.parse_pk(pk)
         except NotFound:
             continue
     return keys
@@ -110,7 +110,7 @@ def _values(exposure: ModelExposure, pks: Iterable[str]) -> dict[str, Any]:
 def _read(model: ModelAccess, pks: Iterable[str]) -> dict[str, Model]:
     exposure = model.exposure
     rows: dict[str, Model] = {}
-    for some in chunks(list(_values(exposure, pks).values())):
+    for some in chunks(list(_values(model, pks).values())):
         rows.update((pk_text(row.pk), row) for row in exposure.get_queryset(model.request).filter(pk__in=some))
     return rows
 
@@ -179,7 +179,7 @@ def needs_digest(request: MCPRequest, watch: Watch) -> bool:
     """Return whether only a digest can show a change: of a schema, or of a page of restricted rows."""
     if watch.is_schema:
         return True
-    return watch.is_page and not has_every_row(request.mcp.site.exposures_by_label[watch.label])
+    return watch.is_page and not request.mcp.site.exposures_by_label[watch.label].options.has_every_row
 
 
 def shows(model: ModelAccess, watch: Watch, row: Model) -> bool:
@@ -226,6 +226,6 @@ def _asked(request: MCPRequest, uri: str) -> Watch | None:
         if address.pk is None:
             RecordCall(model, address.query).query()
             return Watch(uri, exposure.label)
-        return Watch(uri, exposure.label, pk_text(parse_pk(exposure, address.pk)), address.field_name)
+        return Watch(uri, exposure.label, pk_text(model.parse_pk(address.pk)), address.field_name)
     except (NotFound, CallRefused, ToolError, InvalidParams):
         return None

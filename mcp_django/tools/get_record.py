@@ -16,7 +16,7 @@ from ..emulation.history import HistoryReader
 from ..emulation.inline_rows import PageInlines
 from ..emulation.saving import RowPage
 from ..exceptions import NotFound, ToolError
-from ..orm.access import ModelAccess, access_of, bare_pk, columns_of
+from ..orm.access import ModelAccess, access_of, columns_of
 from ..orm.column_values import plain_key
 from ..orm.conditions import Applied, Condition
 from ..orm.fields import resolve_path
@@ -268,7 +268,7 @@ class GetRecord(RecordTool):
             raise ToolError("Name the record by model and pk, or by its uri as pk.")
         model = given.model(request)
         exposure = model.exposure
-        key = bare_pk(exposure, key)
+        key = model.bare_pk(key)
         request.go_to(exposure, "change", key)
         try:
             return model, find_row(model, key)

@@ -21,7 +21,7 @@ from ..emulation.deleting import Deleting
 from ..emulation.picked_rows import Selection
 from ..emulation.saving import RowPage, Saving
 from ..exceptions import NotFound, NotPermitted, ToolError, Unreadable
-from ..orm.access import ModelAccess, access_of, bare_pk, has_every_row
+from ..orm.access import ModelAccess, access_of
 from ..orm.column_values import pk_text, render
 from ..orm.database_writes import one_transaction, refusals
 from ..orm.labels import label_of
@@ -72,7 +72,7 @@ class WriteTool(Tool):
             exposure = model.exposure
             if self.permission != "change" or arguments.get("pk") in (None, ""):
                 return self.allows(model)
-            pk = bare_pk(exposure, arguments["pk"])
+            pk = model.bare_pk(arguments["pk"])
             request.go_to(exposure, "change", pk)
             [row] = RowFinder(model).rows([pk], RowFinder.NOT_FOUND)
             return self.allows(model, row)
@@ -106,7 +106,7 @@ class WriteTool(Tool):
         """Lock the row of ``update_record`` or ``delete_record`` until the transaction ends, and return the row."""
         request = model.request
         exposure = model.exposure
-        pk = bare_pk(exposure, given["pk"])
+        pk = model.bare_pk(given["pk"])
         request.go_to(exposure, self.permission, pk)
         try:
             row = self._locked(model, pk)
@@ -123,7 +123,7 @@ class WriteTool(Tool):
         be written, or else by a query that locks between two that read."""
         exposure = model.exposure
         using = router.db_for_write(exposure.model)
-        is_plain = has_every_row(exposure) and not exposure.opts.parents and not router.routers
+        is_plain = exposure.options.has_every_row and not exposure.opts.parents and not router.routers
         if is_plain and connections[using].features.has_select_for_update:
             with suppress(Unreadable):
                 return model.get_row(pk, lock=True)

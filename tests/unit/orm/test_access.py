@@ -27,7 +27,7 @@ from mcp_django.exceptions import CallRefused, NotFound
 from mcp_django.models import Switch
 from mcp_django.operating.switches import Off
 from mcp_django.orm import access, columns
-from mcp_django.orm.access import access_of, has_every_row, parse_pk
+from mcp_django.orm.access import access_of
 from mcp_django.orm.allowed_filters import filters_of, find_filter
 from mcp_django.orm.ordering import Orderings
 from mcp_django.orm.permission_queries import load_permissions
@@ -236,12 +236,12 @@ class Mine(ModelExposure):
 
 def test_row_127_only_a_plain_table_is_every_row() -> None:
     site = MCPSite()
-    assert has_every_row(ModelExposure(Book, site))
-    assert not has_every_row(ModelExposure(Loan, site))
-    assert not has_every_row(Mine(Book, site))
+    assert ModelExposure(Book, site).options.has_every_row
+    assert not ModelExposure(Loan, site).options.has_every_row
+    assert not Mine(Book, site).options.has_every_row
     declared = type("Declared", (Mine,), {"stable_queryset": True})(Book, site)
     assert declared.options.has_stable_queryset
-    assert not has_every_row(declared)
+    assert not declared.options.has_every_row
 
 
 @pytest.mark.django_db
@@ -382,20 +382,23 @@ class TestRows:
             access_of(request)[site.exposures[Author]].get_row(pk)
 
     def test_row_124_text_and_uuid_keys_are_exact(self) -> None:
-        shelf, section = ModelExposure(Shelf, MCPSite()), ModelExposure(Section, MCPSite())
-        assert parse_pk(shelf, "A/1") == "A/1"
-        assert parse_pk(shelf, 5) == "5"
+        site = site_with(Shelf, Section)
+        access = access_of(request_of(make_superuser(), site))
+        shelf, section = access[site.exposures[Shelf]], access[site.exposures[Section]]
+        assert shelf.parse_pk("A/1") == "A/1"
+        assert shelf.parse_pk(5) == "5"
         text = "12345678-1234-5678-1234-567812345678"
-        assert parse_pk(section, text) == UUID(text)
+        assert section.parse_pk(text) == UUID(text)
         for other in (text.replace("-", ""), "{" + text + "}", "urn:uuid:" + text, text + " ", 5):
             with pytest.raises(NotFound):
-                parse_pk(section, other)
+                section.parse_pk(other)
 
     def test_a_key_of_several_columns_is_a_list_with_one_spelling(self) -> None:
         seat, site = Seat.objects.create(hall="A", number=7), site_with(Seat)
         request, exposure = request_of(make_superuser(), site), site.exposures[Seat]
-        assert parse_pk(exposure, '["A","7"]') == parse_pk(exposure, ["A", 7]) == ("A", 7)
-        assert access_of(request)[exposure].get_row('["A","7"]') == seat
+        model = access_of(request)[exposure]
+        assert model.parse_pk('["A","7"]') == model.parse_pk(["A", 7]) == ("A", 7)
+        assert model.get_row('["A","7"]') == seat
         wrong = [
             "A",
             "[",
@@ -408,7 +411,7 @@ class TestRows:
         ]
         for raw in wrong:
             with pytest.raises(NotFound):
-                parse_pk(exposure, raw)
+                model.parse_pk(raw)
 
     @isolate_apps("tests.testapp")
     def test_a_key_that_the_database_cannot_hold_is_no_rows(self) -> None:
