@@ -14,7 +14,7 @@ from ..exceptions import NotFound, NotPermitted, ToolError
 from ..orm.access import ModelAccess
 from ..orm.column_values import pk_text
 from ..orm.labels import label_of
-from ..orm.pagination import COUNT_CAP, narrowed
+from ..orm.pagination import PageQuery, narrowed
 from ..orm.row_finder import RowFinder
 from ..orm.tool_arguments import Arguments, RowArguments
 from ..schema.value_types import FREE_OBJECT, KEY
@@ -68,8 +68,8 @@ class Selection:
         most = settings.MAX_BULK_ROWS
         keys = list(dict.fromkeys(queryset.order_by("pk").values_list("pk", flat=True)[: most + 1]))
         if len(keys) > most:
-            count = queryset.values("pk")[: COUNT_CAP + 1].count()
-            found = f"More than {COUNT_CAP}" if count > COUNT_CAP else count
+            count = queryset.values("pk")[: PageQuery.COUNT_CAP + 1].count()
+            found = f"More than {PageQuery.COUNT_CAP}" if count > PageQuery.COUNT_CAP else count
             raise ToolError(
                 f"{found} rows of {exposure.label} match, and {most} is the most for one call. Nothing was changed. "
                 "Narrow filters, such as to a range of dates or keys, and go through the rows in parts."

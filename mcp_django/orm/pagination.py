@@ -9,12 +9,13 @@ value may stand at another place in the order.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from functools import cache, partial
+from hashlib import blake2b
 from math import isfinite
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 import orjson
 from django.db import connections
@@ -33,7 +34,7 @@ from .access import ModelAccess
 from .columns import Column
 from .compiled_queries import AsStored, Bind, CompiledQuery, Shape, Slot, with_slots
 from .conditions import Filter, filtered, plannable_params, plannable_shapes
-from .ordering import COMPUTED, OrderKey
+from .ordering import OrderKey
 from .path import GUARDED
 from .search import searched
 
@@ -50,7 +51,6 @@ MAX_CURSOR: Final = 4096
 MAX_KEY_BYTES: Final = 2048
 T = TypeVar("T")
 
-COUNT_CAP: Final = 10_000
 # Maximum number of keys in one query: databases limit the parameters, and the lowest limit is SQLite's 999.
 CHUNK: Final = 400
 # Vendors of databases that can find ``(a, b) > (x, y)`` in an index.
@@ -178,6 +178,9 @@ class PageQuery:
     Arguments named ``params`` are the values of :meth:`compiled_key`, or slots in their place.
     """
 
+    # Number up to which rows are counted.
+    COUNT_CAP: ClassVar = 10_000
+
     model: ModelAccess
     columns: tuple[Column, ...]
     ordering: tuple[OrderKey, ...]
@@ -204,7 +207,7 @@ class PageQuery:
             return None, params
         order = tuple([(key.path, key.descending, key.nulls_last) for key in self.ordering])
         # Expressions of a declared ordering have names by their places, and may depend on the request.
-        computed = tuple([key.expression for key in self.ordering if key.path.startswith(COMPUTED)])
+        computed = tuple([key.expression for key in self.ordering if key.is_declared_expression])
         if computed and not _is_hashable(computed):
             return None, params
         return (shapes, order, computed, self.limit), params
@@ -256,10 +259,43 @@ class PageQuery:
         for segment in self.segments(queryset.db):
             yield self.of_segment(rows, segment, params)
 
-    def count(self) -> int:
-        """Count the matching rows of all pages; return one more than ``COUNT_CAP`` for any number beyond it."""
+    def total(self) -> int | str:
+        """Return the number of matching rows of all pages, or that there are more than ``COUNT_CAP``."""
         rows = narrowed(self.model, self.conditions, self.search)
-        return rows.values("pk")[: COUNT_CAP + 1].count()
+        count = rows.values("pk")[: self.COUNT_CAP + 1].count()
+        if count > self.COUNT_CAP:
+            return f"more than {self.COUNT_CAP}"
+        return count
+
+    def after_cursor(self, text: Any) -> "PageQuery":
+        """Return the query of the page that a cursor leads to, with its ``moment`` if relative dates need one.
+
+        Raises ``ToolError`` for a text that is no cursor of this query, or has expired.
+        """
+        number = len(self.ordering)
+        if self.moment is None:
+            return replace(self, after=self._cursor.read(text, number))
+        # The last value is the time when the first page was read: relative dates mean the same on all pages.
+        *last, moment = self._cursor.read(text, number + 1)
+        return replace(self, after=tuple(last), moment=datetime.fromisoformat(moment))
+
+    def next_cursor(self, values: Sequence[Any]) -> str:
+        """Return the cursor to the page after the row with these sort values.
+
+        Raises ``ToolError`` if a cursor cannot hold them.
+        """
+        if self.moment is not None:
+            values = (*values, self.moment.isoformat())
+        return self._cursor.write(values)
+
+    @property
+    def _cursor(self) -> "Cursor":
+        """The cursors of the query, bound to model, filters, ordering and search."""
+        conditions = [condition.wording() for condition in self.conditions]
+        order: list[Any] = [[key.path, key.descending, key.nulls_last] for key in self.ordering]
+        order += [str(key.expression) for key in self.ordering if key.is_declared_expression]
+        digest = blake2b(orjson.dumps([conditions, order, self.search]), digest_size=16).hexdigest()
+        return Cursor(self.model.request, f"{self.model.exposure.label}:{digest}")
 
 
 class CompiledPage:

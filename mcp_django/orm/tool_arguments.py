@@ -5,8 +5,9 @@ Names that a client sends are looked up in the caller's allow-lists. A name that
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
-from functools import partial
+from functools import cache, partial
 from typing import Any, ClassVar, Final
 
 from ..conf import settings
@@ -25,11 +26,13 @@ from .alternative_spellings import (
     starts_at_the_beginning,
 )
 from .columns import Column
-from .conditions import Filter
+from .conditions import Filter, is_moving
 from .filter_parser import FilterReader
 from .nearest_names import Misnamed, alternatives, letters, nearest
 from .ordering import Orderings, OrderKey, total_order
-from .path import Path
+from .pagination import PageQuery
+from .path import Path, guarded_values
+from .relative_dates import local_now, seen_from
 from .search import check_searchable
 from .suggestions import (
     Suggestions,
@@ -279,6 +282,31 @@ class RowArguments:
         self.given = Arguments(given)
         # Whether ordering() gave the exposure's own without a part of it.
         self.leaves_out_order = False
+
+    def query(self) -> PageQuery:
+        """Return the query of a page from fields, filters, search, ordering, limit and cursor."""
+        clock = cache(local_now)
+        conditions = self.filters(clock)
+        columns = self.columns()
+        query = PageQuery(
+            model=self.model,
+            columns=columns,
+            ordering=self.ordering(),
+            limit=self.given.limit(self.exposure.get_list_per_page(self.request)),
+            conditions=conditions,
+            moment=clock() if is_moving(conditions) else None,
+            search=self.search(),
+            text_limit=settings.TEXT_CHARS,
+            guarded=guarded_values(self.model, columns),
+        )
+        cursor = self.given.get("cursor")
+        if cursor is None or cursor == "":
+            return query
+        query = query.after_cursor(cursor)
+        moment = query.moment
+        if moment is None:
+            return query
+        return replace(query, conditions=self.filters(lambda: seen_from(moment)))
 
     def filters(self, clock: Callable[[], datetime] | None = None) -> tuple[Filter, ...]:
         """Read the tool argument ``filters``; the ``clock`` gives the time for relative dates."""

@@ -20,11 +20,11 @@ from ..exposures.model_exposure import ModelExposure
 from ..orm.access import ModelAccess, access_of
 from ..orm.column_values import pk_text
 from ..orm.pagination import chunks
+from ..orm.tool_arguments import RowArguments
 from ..orm.uris import ParsedURI
 from ..protocol.errors import InvalidParams
 from ..resources.model_resources import Resources
 from ..tools.list_and_describe_models import Description
-from ..tools.query_records import RecordCall
 
 T = TypeVar("T")
 
@@ -127,7 +127,7 @@ def content_digest(request: MCPRequest, watch: Watch) -> int:
     if address.is_schema:
         return hash(orjson.dumps(Description(model).in_lines(), default=str))
     try:
-        query = RecordCall(model, address.query).query()
+        query = RowArguments(model, address.query).query()
         pages = query.rows(model.exposure.get_queryset(request))
         pks = (pk for rows in pages for pk in rows.values_list("pk", flat=True))
         return hash(tuple(islice(pks, query.limit + 1)))
@@ -224,7 +224,7 @@ def _asked(request: MCPRequest, uri: str) -> Watch | None:
         if address.is_schema:
             return Watch(uri)
         if address.pk is None:
-            RecordCall(model, address.query).query()
+            RowArguments(model, address.query).query()
             return Watch(uri, exposure.label)
         return Watch(uri, exposure.label, pk_text(model.parse_pk(address.pk)), address.field_name)
     except (NotFound, CallRefused, ToolError, InvalidParams):

@@ -24,7 +24,7 @@ from ..orm.labels import label_of
 from ..orm.named_filters import Narrowed
 from ..orm.nearest_names import Misnamed
 from ..orm.ordering import Orderings
-from ..orm.pagination import COUNT_CAP, PageQuery
+from ..orm.pagination import PageQuery
 from ..orm.path import guarded_values
 from ..orm.row_finder import RowFinder
 from ..orm.row_reading import NO_LABELS, FoundRow, find_row, read_page, show_rows
@@ -179,9 +179,12 @@ class Record:
             rows = (Applied(Narrowed(partial(link.rows_of, self.row)), {}),)
             query = PageQuery(link.related, columns, order, limit, rows, text_limit=settings.TEXT_CHARS)
             page = read_page(query)
-            count = query.count()
-            total = count if count <= COUNT_CAP else f"more than {COUNT_CAP}"
-            found[name] = {"model": link.exposure.label, "count": total, "columns": page.names, "rows": page.rows}
+            found[name] = {
+                "model": link.exposure.label,
+                "count": query.total(),
+                "columns": page.names,
+                "rows": page.rows,
+            }
             if page.notes:
                 found[name]["hint"] = "; ".join(page.notes)
         return found

@@ -1,10 +1,7 @@
 """``query_records``: rows of a model as columns and rows."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from datetime import datetime
-from functools import cache, lru_cache
-from hashlib import blake2b
+from functools import lru_cache
 from itertools import islice
 from time import monotonic
 from typing import Any, Final
@@ -12,20 +9,17 @@ from typing import Any, Final
 import orjson
 from django.db.models import Model
 
-from ..conf import settings
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..emulation.picked_rows import Selection
 from ..exceptions import ToolError
 from ..orm.cells import Page
 from ..orm.column_values import plain_key
-from ..orm.conditions import is_moving, opening_hint
+from ..orm.conditions import opening_hint
 from ..orm.empty_results import empty_hints
 from ..orm.ordering import Orderings
-from ..orm.pagination import COUNT_CAP, Cursor, PageQuery
-from ..orm.path import guarded_values
+from ..orm.pagination import PageQuery
 from ..orm.query_limits import read_limits
-from ..orm.relative_dates import local_now, seen_from
 from ..orm.row_reading import read_page
 from ..orm.search import unsearched
 from ..orm.tool_arguments import Arguments, RowArguments
@@ -50,15 +44,6 @@ UNORDERED: Final = "pages cannot follow a part of the model's own order: name an
 COUNT_SHARE: Final = 0.5
 
 
-def _cursor(query: PageQuery) -> Cursor:
-    """Return the cursors of ``query_records``, bound to model, filters, ordering and search."""
-    conditions = [condition.wording() for condition in query.conditions]
-    order: list[Any] = [[key.path, key.descending, key.nulls_last] for key in query.ordering]
-    order += [str(key.expression) for key in query.ordering if key.is_declared_expression]
-    digest = blake2b(orjson.dumps([conditions, order, query.search]), digest_size=16).hexdigest()
-    return Cursor(query.model.request, f"{query.model.exposure.label}:{digest}")
-
-
 class RecordCall(RowArguments):
     """One call that queries records (``query_records``): the caller, the model and the arguments."""
 
@@ -75,34 +60,6 @@ class RecordCall(RowArguments):
             return True
 
         return cls(given.model(request, fits), given)
-
-    def query(self) -> PageQuery:
-        """Return the page query of ``query_records`` from fields, filters, search, ordering, limit and cursor."""
-        given = self.given
-        clock = cache(local_now)
-        conditions = self.filters(clock)
-        columns = self.columns()
-        query = PageQuery(
-            model=self.model,
-            columns=columns,
-            ordering=self.ordering(),
-            limit=given.limit(self.exposure.get_list_per_page(self.request)),
-            conditions=conditions,
-            moment=clock() if is_moving(conditions) else None,
-            search=self.search(),
-            text_limit=settings.TEXT_CHARS,
-            guarded=guarded_values(self.model, columns),
-        )
-        cursor = given.get("cursor")
-        if cursor is None or cursor == "":
-            return query
-        number = len(query.ordering)
-        if query.moment is None:
-            return replace(query, after=_cursor(query).read(cursor, number))
-        # The last value is the time when the first page was read: relative dates mean the same on all pages.
-        *last, text = _cursor(query).read(cursor, number + 1)
-        now = datetime.fromisoformat(text)
-        return replace(query, after=tuple(last), conditions=self.filters(lambda: seen_from(now)), moment=now)
 
     def payload(self, query: PageQuery, *, count: bool = False, notes: Iterable[str] = ()) -> dict[str, Any]:
         """Return the result of ``query_records``: a page as ``{model, count?, returned, next_cursor?, truncated?,
@@ -122,8 +79,7 @@ class RecordCall(RowArguments):
             # Never lose the page, which has been read already, to a slow count.
             try:
                 with read_limits(COUNT_SHARE):
-                    total = query.count()
-                payload["count"] = total if total <= COUNT_CAP else f"more than {COUNT_CAP}"
+                    payload["count"] = query.total()
             except ToolError:
                 page.notes.append("counting took too long: narrow the filters")
                 payload["count"] = "unknown"
@@ -132,11 +88,8 @@ class RecordCall(RowArguments):
         if not page.rows and query.after is None:
             hints += empty_hints(self.model, query.conditions)
         if (kept < len(page.rows) or page.more) and page.keys:
-            last = page.keys[kept - 1]
-            if query.moment is not None:
-                last = (*last, query.moment.isoformat())
             try:
-                payload["next_cursor"] = _cursor(query).write(last)
+                payload["next_cursor"] = query.next_cursor(page.keys[kept - 1])
             except ToolError as error:
                 hints.append(f"there are more rows. {error.message}")
         if kept < len(page.rows):

@@ -225,7 +225,7 @@ def test_a_page_takes_the_exposures_length_and_never_more_than_the_bound(request
 
 def test_a_count_beyond_the_cap_says_so(request_: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     make_library(3)
-    monkeypatch.setattr("mcp_django.tools.query_records.COUNT_CAP", 2)
+    monkeypatch.setattr("mcp_django.orm.pagination.PageQuery.COUNT_CAP", 2)
     assert call(QUERY, request_, model="testapp.author", count=True)["count"] == "more than 2"
 
 
