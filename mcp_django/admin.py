@@ -13,13 +13,22 @@ from django.db.models import QuerySet
 from django.forms import ModelForm
 from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import redirect
-from django.urls import URLPattern, path
+from django.urls import NoReverseMatch, URLPattern, path, reverse
 from django.utils.translation import gettext_lazy as _
 
 from .conf.value_kinds import HOST
 from .console.call_log_admin import CallEntryAdmin
 from .console.console_pages import ReadOnlyAdmin
-from .models import CallEntry, ClientHost, ConnectedApplication, LinkedIdentity, ServiceAccount, Switch
+from .models import CallEntry, ClientHost, ConnectedApplication, Switch
+
+
+def _is_mounted(name: str) -> bool:
+    """Return whether the URLconf has the page of the authorization server with this URL name."""
+    try:
+        reverse(f"mcp_oauth:{name}")
+    except NoReverseMatch:
+        return False
+    return True
 
 
 @admin.register(ConnectedApplication)
@@ -54,9 +63,7 @@ class ConnectedApplicationAdmin(ReadOnlyAdmin):
 
     def has_module_permission(self, request: HttpRequest) -> bool:
         """Return whether the page to which the entry leads is mounted."""
-        from .oauth.page_frame import url_of
-
-        return bool(url_of("authorized-token-list"))
+        return _is_mounted("authorized-token-list")
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Return what :meth:`has_module_permission` returns: there are no rows."""
@@ -90,9 +97,7 @@ class ClientHostAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     def has_module_permission(self, request: HttpRequest) -> bool:
         """Return whether the user may see hosts, and the authorization server is mounted."""
-        from .oauth.page_frame import url_of
-
-        return bool(url_of("authorize")) and super().has_module_permission(request)
+        return _is_mounted("authorize") and super().has_module_permission(request)
 
     def save_model(self, request: HttpRequest, obj: ClientHost, form: Any, change: bool) -> None:
         """Save the decision on a host; blocking it ends the access of its applications."""
@@ -141,7 +146,4 @@ class SwitchAdmin(ReadOnlyAdmin):
 
 # The forms need django-oauth-toolkit, which a project may not have.
 if apps.is_installed("oauth2_provider"):
-    from .oauth.account_admin import LinkedIdentityAdmin, ServiceAccountAdmin
-
-    admin.site.register(ServiceAccount, ServiceAccountAdmin)
-    admin.site.register(LinkedIdentity, LinkedIdentityAdmin)
+    from .oauth import account_admin  # noqa: F401 - registers its pages

@@ -125,6 +125,11 @@ class UsedAssertion(models.Model):
     def __str__(self) -> str:
         return f"{self.id[:6]}…"
 
+    @classmethod
+    def clear_expired(cls) -> None:
+        """Delete the assertions that have expired."""
+        UsedAssertion._default_manager.filter(expires__lt=timezone.now()).delete()
+
 
 class ClientKeys(models.Model):
     """Public keys of a client's metadata document, by which the client proves who it is (RFC 7523, section 3).

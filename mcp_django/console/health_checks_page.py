@@ -31,7 +31,7 @@ from oauth2_provider.settings import oauth2_settings
 from ..conf import settings
 from ..oauth import client_documents
 from ..oauth.client_documents import takes_documents
-from ..oauth.cors_and_refusals import NOT_RESTORED, comes_from_proxy
+from ..oauth.cors_and_refusals import unrestored_address
 from ..oauth.resource_urls import resource_url, uses_oauth
 from ..routing import ENDPOINTS
 from ..runtime.cache_and_rate_limits import cache
@@ -86,8 +86,9 @@ def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
             text = _("It was not opened: no client is registered yet, or this page is at another address.")
             findings.append(CheckResult(_("Consent page"), "info", text))
     findings += of_settings()
-    if comes_from_proxy(request):
-        findings.append(CheckResult("REMOTE_ADDR", "warning", ONE_ADDRESS, NOT_RESTORED.remedy))
+    unrestored = unrestored_address(request)
+    if unrestored is not None:
+        findings.append(CheckResult("REMOTE_ADDR", "warning", ONE_ADDRESS, unrestored.remedy))
     findings += [item for item in of_models(request.user, seconds=PATIENCE / 2) if item.verdict != "ok"]
     findings.sort(key=lambda item: VERDICTS.index(item.verdict))
     return page.render(request, {"findings": findings, "count": Counter(item.verdict for item in findings)})

@@ -113,6 +113,7 @@ class ForSuperusers(admin.ModelAdmin):  # type: ignore[type-arg]
         self.delete_queryset(request, self.model._default_manager.filter(pk=obj.pk))
 
 
+@admin.register(ServiceAccount)
 class ServiceAccountAdmin(ForSuperusers):
     """The service accounts; every change revokes the tokens of the account."""
 
@@ -168,6 +169,7 @@ class ServiceAccountAdmin(ForSuperusers):
         return " ".join(account.scopes)
 
 
+@admin.register(LinkedIdentity)
 class LinkedIdentityAdmin(ForSuperusers):
     """The links from accounts at identity providers to users.
 

@@ -309,11 +309,6 @@ def use_once(assertion: Assertion) -> None:
         raise InvalidAssertion("The assertion was used before (jti).", REPEATED) from None
 
 
-def clear_used_assertions() -> int:
-    """Delete the recorded ids of assertions that have expired; return their number."""
-    return UsedAssertion._default_manager.filter(expires__lt=timezone.now()).delete()[0]
-
-
 def _object(part: str, what: str) -> dict[str, Any]:
     try:
         # Refuses a repeated name, of which two parsers could read different values (RFC 7519, section 4).

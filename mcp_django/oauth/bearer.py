@@ -22,10 +22,10 @@ from ..exceptions import AuthenticationFailed
 from ..models import TokenFacts
 from ..problems import NO_TOKEN, NOT_ACTIVE, Problem
 from ..scopes import ADMIN, expand, join
-from ..signin import FactName, is_current
+from ..signin import FactName, SignIn, is_current
 from .last_use import note_use
-from .resource_urls import came_to, metadata_url, own_resource, resource_url, same_resource
-from .stored_tokens import checksum_of, stands
+from .resource_urls import came_to, metadata_url, origin, own_resource, resource_url, same_resource
+from .stored_tokens import checksum_of, facts_of, stands
 from .token_query import TokenRow, ask_toolkit, find_token, plannable
 
 MAX_HEADER: Final = 8192
@@ -89,6 +89,11 @@ class ProtectedResource:
         return resource_url(self.request, self.path)
 
     @property
+    def origin(self) -> str:
+        """The origin of this server, to which clients send their requests."""
+        return origin(self.request)
+
+    @property
     def other_origin(self) -> str | None:
         """The origin by which the request reached this server, None if it is that of ``BASE_URL``."""
         return came_to(self.request)
@@ -131,6 +136,27 @@ class ProtectedResource:
         context.facts = getattr(auth, "facts", {})
         if isinstance(auth, Token):
             note_use(auth.checksum, request.META.get("REMOTE_ADDR", ""))
+
+    def resume(self, user: Any, scopes: frozenset[str], checksum: str) -> None:
+        """Let the request act as ``user``, who got a link with the token of this checksum, "" for no token.
+
+        Sets what :meth:`authenticate` sets, and restores the sign-in. Raises ``AuthenticationFailed`` if the token has
+        ended or lost one of the scopes, or if the user's password has changed.
+        """
+        facts: dict[str, Any] = {}
+        if checksum:
+            if not Token.still_good([Token(scopes, "", timezone.now(), checksum)]):
+                raise AuthenticationFailed(invalid=True, reason=FORMER)
+            facts = facts_of(checksum)
+        if not is_current(user, facts):
+            raise AuthenticationFailed(invalid=True, reason=FORMER)
+        request = self.request
+        request.user = user
+        context = request.mcp
+        context.scopes = scopes
+        context.facts = facts
+        SignIn(request).restore()
+        context.resource = self.url
 
     def challenge(self, scopes: Iterable[str], *, error: str | None = None, description: str | None = None) -> str:
         """Return the ``WWW-Authenticate`` that answers a bad token, or none (RFC 6750, section 3; RFC 9728, 5.1).

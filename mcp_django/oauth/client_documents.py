@@ -560,10 +560,3 @@ def keys_of_client(client: Any, request: HttpRequest) -> KeySource | None:
     if is_described and document.kept_keys() is not None:
         return document.keys
     return None
-
-
-def clear_keys() -> None:
-    """Delete stored keys of clients that no longer exist."""
-    client_ids = get_application_model()._default_manager.values_list("client_id", flat=True)
-    gone = set(ClientKeys._default_manager.values_list("client_id", flat=True)).difference(client_ids)
-    ClientKeys._default_manager.filter(client_id__in=gone).delete()

@@ -15,15 +15,11 @@ from django.http.multipartparser import MultiPartParserError
 
 from ..context.refused_request_log import report
 from ..problems import IS_IT_RIGHT, NO_DOCUMENT, Problem
+from ..protocol.headers import cors_headers
 from .assertions_and_keys import InvalidAssertion, read_assertion
 
 # Key in ``request.META``, which the toolkit passes on as headers. No client can send a header of this name.
 NOTED: Final = "mcp_django.refused"
-# MCP clients send their protocol headers with every request, so the preflight has to allow each of them.
-ALLOW_HEADERS: Final = (
-    "Authorization, Content-Type, Accept, MCP-Protocol-Version, Mcp-Session-Id, Last-Event-ID, Mcp-Method, Mcp-Name"
-)
-EXPOSE_HEADERS: Final = "WWW-Authenticate, Mcp-Session-Id"
 SENT: Final = "The client's program sent it."
 ENTER_AGAIN: Final = "Enter the client's secret again, or let the client register again."
 # Remedies for OAuth errors whose cause is not known, by error code.
@@ -53,13 +49,12 @@ def cors(*methods: str) -> Callable[[View], View]:
     def decorate(view: View) -> View:
         @wraps(view)
         def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-            response = HttpResponse(status=204) if request.method == "OPTIONS" else view(request, *args, **kwargs)
+            headers = cors_headers("*", ", ".join((*methods, "OPTIONS")))
             if request.method == "OPTIONS":
-                response["Access-Control-Allow-Methods"] = ", ".join((*methods, "OPTIONS"))
-                response["Access-Control-Allow-Headers"] = ALLOW_HEADERS
-                response["Access-Control-Max-Age"] = "86400"
-            response["Access-Control-Allow-Origin"] = "*"
-            response["Access-Control-Expose-Headers"] = EXPOSE_HEADERS
+                return HttpResponse(status=204, headers={**headers, "Access-Control-Max-Age": "86400"})
+            response = view(request, *args, **kwargs)
+            for name in ("Access-Control-Allow-Origin", "Access-Control-Expose-Headers"):
+                response[name] = headers[name]
             return response
 
         return wrapper
@@ -126,20 +121,21 @@ def client_id(request: HttpRequest) -> str:
     return ""
 
 
-def comes_from_proxy(request: HttpRequest) -> bool:
-    """Return whether ``REMOTE_ADDR`` is the address of a proxy that names its client in ``X-Forwarded-For``.
+def unrestored_address(request: HttpRequest) -> Problem | None:
+    """Return the problem that ``REMOTE_ADDR`` is a proxy's that names its client in ``X-Forwarded-For``, None if not.
 
     The rates of refusals and registrations then count all clients as one address. The header decides nothing here.
     """
     address = request.META.get("REMOTE_ADDR", "")
     forwarded = request.META.get("HTTP_X_FORWARDED_FOR", "").rpartition(",")[2].strip()
     if not forwarded or forwarded == address:
-        return False
+        return None
     try:
         # A server on a Unix socket has no address. Those of other proxies cannot be told from those of clients.
-        return not address or ipaddress.ip_address(address).is_private
+        is_proxy = not address or ipaddress.ip_address(address).is_private
     except ValueError:
-        return False
+        return None
+    return NOT_RESTORED if is_proxy else None
 
 
 def _told(response: HttpResponseBase) -> tuple[str, str]:

@@ -6,7 +6,6 @@ Styles are inlined, so that pages look right under every server, with or without
 import base64
 import hashlib
 import logging
-from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any
@@ -100,26 +99,6 @@ def frame(request: HttpRequest | None = None) -> dict[str, Any]:
         context |= {key: url_of(name) for key, name in names.items()}
         context |= {"person": request.user, "back": _way_back(request)}
     return context
-
-
-class FramedPage:
-    """An OAuth page outside of the toolkit's views: ``body``, its HTML in the frame, and the ``headers`` for it.
-
-    ``visitor`` is the request of a person who is signed in. A page that ``has_copy_buttons`` loads their script.
-    """
-
-    def __init__(
-        self,
-        template: str,
-        context: Mapping[str, Any],
-        visitor: HttpRequest | None = None,
-        *,
-        has_copy_buttons: bool = False,
-    ) -> None:
-        script = copy_script() if has_copy_buttons else ""
-        text = render_to_string(template, {**context, "script": script, **frame(visitor)})
-        self.body = text.encode()
-        self.headers = {"Content-Security-Policy": content_security_policy(script)}
 
 
 def url_of(name: str) -> str:

@@ -58,7 +58,7 @@ from .client_documents import (
     takes_documents,
 )
 from .client_registration import is_app_scheme
-from .cors_and_refusals import NOT_RESTORED, begin, client_id, comes_from_proxy, cors, log_refusal, logged, note
+from .cors_and_refusals import begin, client_id, cors, log_refusal, logged, note, unrestored_address
 from .page_frame import PageMixin
 from .program_grants import PROGRAM_GRANTS
 from .resource_urls import default_resource, endpoints, issuer, resource_url
@@ -423,7 +423,7 @@ class ProgramMixin:
         longest = max((wait for wait in waits if wait is not None), default=None)
         try:
             if longest is not None and not has_credential(request):
-                note(request.META, NOT_RESTORED if comes_from_proxy(request) else MANY_REFUSALS)
+                note(request.META, unrestored_address(request) or MANY_REFUSALS)
                 return _unavailable(429, longest)
             require_once(request)
             response = self.answer(request)

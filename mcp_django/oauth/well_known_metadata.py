@@ -4,12 +4,15 @@ Clients look for these documents in many places, and take anything but JSON for 
 ``/.well-known/`` that could be such a document answers in JSON.
 """
 
+import re
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest, HttpResponseBase, JsonResponse
 from django.urls import reverse
+from django.views.decorators.http import conditional_page
 from oauth2_provider.settings import oauth2_settings
 
 from ..conf import settings
@@ -111,6 +114,7 @@ DOCUMENTS: Final = {
 
 
 CARD: Final = "application/mcp-server-card+json"
+OWN_CARD: Final = re.compile(r"/?server-card/?\Z")
 # Paths where clients look for the catalog: that of the extension now, and its first one.
 CATALOGS: Final = {"ai-catalog.json": "application/ai-catalog+json", "mcp/catalog.json": "application/json"}
 
@@ -134,6 +138,26 @@ def catalog(request: HttpRequest, name: str) -> HttpResponseBase:
     ]
     document = {"specVersion": "1.0", "entries": entries}
     return JsonResponse(document, content_type=CATALOGS[name], headers={"Cache-Control": f"public, max-age={MAX_AGE}"})
+
+
+def card_view(read: Callable[[HttpRequest, str], Mapping[str, Any]]) -> Callable[..., HttpResponseBase]:
+    """Return the view of an endpoint's server card, where ``SERVER['card']`` lets anyone read it.
+
+    ``read`` returns the card of the endpoint at a path.
+    """
+
+    @login_not_required
+    @cors("GET", "HEAD")
+    @conditional_page
+    def view(request: HttpRequest, **parameters: Any) -> HttpResponseBase:
+        if not settings.SERVER["card"]:
+            return JsonResponse({"error": "not_found"}, status=404, headers={"Cache-Control": "no-store"})
+        if request.method not in ("GET", "HEAD"):
+            return JsonResponse({"error": "method_not_allowed"}, status=405, headers={"Allow": "GET, HEAD, OPTIONS"})
+        document = read(request, OWN_CARD.sub("", request.path_info))
+        return JsonResponse(document, content_type=CARD, headers={"Cache-Control": f"public, max-age={MAX_AGE}"})
+
+    return view
 
 
 @login_not_required

@@ -98,6 +98,22 @@ def _admits(accept: str, media_type: str) -> bool:
     return allowed
 
 
+# MCP clients send their protocol headers with every request, so the preflight has to allow each of them.
+ALLOW_HEADERS: Final = (
+    "Authorization, Content-Type, Accept, MCP-Protocol-Version, Mcp-Session-Id, Last-Event-ID, Mcp-Method, Mcp-Name"
+)
+
+
+def cors_headers(origin: str, methods: str) -> dict[str, str]:
+    """Return the headers that let pages of an origin send these methods and read the response (Fetch, section 3.2)."""
+    return {
+        "Access-Control-Allow-Origin": origin,
+        "Access-Control-Allow-Methods": methods,
+        "Access-Control-Allow-Headers": ALLOW_HEADERS,
+        "Access-Control-Expose-Headers": "WWW-Authenticate, Mcp-Session-Id",
+    }
+
+
 def decode_value(value: str) -> str:
     """Decode the value of an HTTP header to its text; white space around the value is not part of it (RFC 9110, 5.5).
     Raises ``ValueError`` if a header may not hold one of the characters, or the content of a sentinel is not the

@@ -7,8 +7,7 @@ from django.core.management.base import CommandError, CommandParser
 from django.utils import timezone
 from oauth2_provider.models import get_application_model
 
-from ...oauth.assertions_and_keys import clear_used_assertions
-from ...oauth.client_documents import clear_keys
+from ...models import ClientKeys, UsedAssertion
 from ...oauth.stored_tokens import clear_token_facts, unused_clients
 from ..command_arguments import TableCommand
 
@@ -39,6 +38,12 @@ class Command(TableCommand):
             get_application_model()._default_manager.filter(pk__in=batch).delete()
         if not dry_run:
             clear_token_facts()
-            clear_used_assertions()
-            clear_keys()
+            UsedAssertion.clear_expired()
+            self.clear_keys()
         self.stdout.write(f"{count} unused clients{'' if dry_run else ' deleted'}.")
+
+    def clear_keys(self) -> None:
+        """Delete stored keys of clients that no longer exist."""
+        client_ids = get_application_model()._default_manager.values_list("client_id", flat=True)
+        gone = set(ClientKeys._default_manager.values_list("client_id", flat=True)).difference(client_ids)
+        ClientKeys._default_manager.filter(client_id__in=gone).delete()

@@ -3,13 +3,13 @@
 import json
 from typing import Any, Final
 
-from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import CommandError, CommandParser
 from django.db.models import QuerySet
 from oauth2_provider.settings import oauth2_settings
 
+from ...conf import settings
 from ...context.request import CONFIRM_BY_TOKEN
-from ...oauth.resource_urls import endpoints, named_resource, origin, resource_url
+from ...oauth.resource_urls import endpoints, named_resource, resource_url
 from ...oauth.stored_tokens import create_token, facts_of_many, own_tokens
 from ..command_arguments import TableCommand, find_scopes, find_user
 
@@ -90,10 +90,8 @@ class Command(TableCommand):
             raise CommandError("--days must be at least 1.")
         person = find_user(user)
         scopes = find_scopes(options["scope"], oauth2_settings.SCOPES)
-        try:
-            origin(None)
-        except ImproperlyConfigured:
-            raise CommandError('Set MCP_DJANGO["BASE_URL"]: a token is bound to the URL of the endpoint.') from None
+        if not settings.BASE_URL:
+            raise CommandError('Set MCP_DJANGO["BASE_URL"]: a token is bound to the URL of the endpoint.')
         mounted = [resource_url(None, path) for path in endpoints()]
         bound = mounted
         if resource is not None:

@@ -5,7 +5,6 @@ messages become Django responses. Under WSGI the same exchange runs in the calli
 """
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -13,15 +12,13 @@ from asgiref.sync import sync_to_async
 from django.contrib.auth.decorators import login_not_required
 from django.core.handlers.asgi import ASGIRequest
 from django.db import connections, transaction
-from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
 from django.urls import URLPattern, re_path
 from django.views.decorators.csrf import csrf_exempt
-from django.views.decorators.http import conditional_page
 
 from ...conf import settings
 from ...context.request import middleware_attributes, scope_from_wsgi
-from ...oauth.cors_and_refusals import cors
-from ...oauth.well_known_metadata import CARD, MAX_AGE
+from ...oauth.well_known_metadata import card_view
 from ...runtime.thread_pools import run_through
 from ...sites import MCPSite
 from ..server_card import card
@@ -32,8 +29,6 @@ from .http_exchange import DJANGOS_REQUEST, Response
 from .stream_registry import registry
 from .streamable_http import StreamableExchange, as_application
 
-_OWN_CARD: Final = re.compile(r"/?server-card/?\Z")
-
 
 def url_patterns(site: MCPSite, *, sse: bool = False) -> list[URLPattern]:
     """Return the URL patterns of an endpoint, or of HTTP with SSE, relative to the mount."""
@@ -41,7 +36,7 @@ def url_patterns(site: MCPSite, *, sse: bool = False) -> list[URLPattern]:
         return [re_path(r"^(?:/messages|/)?$", sse_endpoint(site), name="sse"), *file_urls(site)]  # type: ignore[arg-type]
     return [
         re_path(r"^(?:/)?$", endpoint(site), name="endpoint"),  # type: ignore[arg-type]
-        re_path(r"^(?:/)?server-card/?$", server_card, name="card"),
+        re_path(r"^(?:/)?server-card/?$", card_view(card), name="card"),
         *file_urls(site),
     ]
 
@@ -233,16 +228,3 @@ def answer_wsgi(site: MCPSite, request: HttpRequest, attributes: Mapping[str, An
     for name, value in response.header_list():
         plain[name] = value
     return plain
-
-
-@login_not_required
-@cors("GET", "HEAD")
-@conditional_page
-def server_card(request: HttpRequest, **parameters: Any) -> HttpResponseBase:
-    """View of the server card of an endpoint, where ``SERVER['card']`` lets anyone read it."""
-    if not settings.SERVER["card"]:
-        return JsonResponse({"error": "not_found"}, status=404, headers={"Cache-Control": "no-store"})
-    if request.method not in ("GET", "HEAD"):
-        return JsonResponse({"error": "method_not_allowed"}, status=405, headers={"Allow": "GET, HEAD, OPTIONS"})
-    document = card(request, _OWN_CARD.sub("", request.path_info))
-    return JsonResponse(document, content_type=CARD, headers={"Cache-Control": f"public, max-age={MAX_AGE}"})

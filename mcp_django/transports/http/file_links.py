@@ -8,7 +8,6 @@ import contextlib
 import os
 import tempfile
 from collections.abc import AsyncIterator, Callable
-from datetime import timedelta
 from typing import Any, Final
 
 from asgiref.sync import sync_to_async
@@ -20,7 +19,6 @@ from django.core.handlers.asgi import ASGIRequest
 from django.db import Error as DatabaseError
 from django.http import FileResponse, HttpRequest, HttpResponse, HttpResponseBase, UnreadablePostError
 from django.urls import URLPattern, re_path
-from django.utils import timezone
 from django.views.decorators.csrf import csrf_exempt
 
 from ...conf import settings
@@ -29,10 +27,8 @@ from ...context.refused_request_log import report
 from ...context.request import MCPRequest, build_request, headers_of, middleware_attributes, scope_from_wsgi
 from ...context.tickets import Ticket
 from ...emulation.uploads import Upload
-from ...exceptions import CallRefused, NotFound, ToolError
-from ...oauth.bearer import Token
-from ...oauth.resource_urls import resource_url
-from ...oauth.stored_tokens import facts_of
+from ...exceptions import AuthenticationFailed, CallRefused, NotFound, ToolError
+from ...oauth.bearer import ProtectedResource
 from ...operating import switches
 from ...operating.recorded_calls import RecordedCall
 from ...orm.query_limits import read_limits
@@ -43,7 +39,6 @@ from ...resources.model_resources import RowFile
 from ...runtime.cache_and_rate_limits import Caller, LimitExceeded, RateLimit
 from ...scopes import READ, WRITE, expand
 from ...server.methods.handler_interface import log_failure
-from ...signin import SignIn, is_current
 from ...sites import MCPSite
 from ...tools.create_upload import CreateUpload
 from .http_exchange import RETRY_AFTER, Refused
@@ -149,21 +144,15 @@ def _as_caller(
         user = AnonymousUser()
     elif user is None or not user.is_active:
         raise _gone(NO_USER)
-    expires = timezone.now() + timedelta(seconds=Ticket.MAX_AGE)
-    if ticket.checksum and not Token.still_good([Token(scopes, "", expires, ticket.checksum)]):
-        raise _gone(TOKEN_ENDED)
     facts = scope_from_wsgi(original)
     request = build_request(facts, headers_of(facts), site)
     request.META.pop("HTTP_AUTHORIZATION", None)
     request.__dict__.update(middleware_attributes(original))
-    request.user = user
+    try:
+        ProtectedResource(request, original.path_info.rpartition(f"/{use}/")[0]).resume(user, scopes, ticket.checksum)
+    except AuthenticationFailed:
+        raise _gone(TOKEN_ENDED) from None
     context = request.mcp
-    context.scopes = scopes
-    context.facts = facts_of(ticket.checksum) if ticket.checksum else {}
-    if not is_current(user, context.facts):
-        raise _gone(TOKEN_ENDED)
-    SignIn(request).restore()
-    context.resource = resource_url(request, original.path_info.rpartition(f"/{use}/")[0])
     Caller.of(request).count_call()
     off = switches.board.current()
     context.off = off

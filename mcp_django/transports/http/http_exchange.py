@@ -12,35 +12,29 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from http import HTTPStatus
 from typing import Any, Final, TypeVar
 
 from django.conf import settings as django_settings
 from django.core.exceptions import DisallowedHost, ImproperlyConfigured
 from django.db import Error as DatabaseUnavailable
-from django.middleware.csrf import get_token
 from django.utils.functional import cached_property
 
 from ...conf import settings
 from ...context.call_record import CallRecord
 from ...context.call_restrictions import UnreadableAddress, narrowed_by
 from ...context.databases import trouble_of
-from ...context.language import CallerLanguage
 from ...context.refused_request_log import report
 from ...context.request import MCPRequest, read_scope
 from ...context.untrusted_text import plain
 from ...emulation.uploads import Upload
 from ...exceptions import AuthenticationFailed, InsufficientScope, NotFound
-from ...oauth.access_page import seen_by
 from ...oauth.bearer import ProtectedResource
-from ...oauth.cors_and_refusals import ALLOW_HEADERS, EXPOSE_HEADERS
-from ...oauth.page_frame import FramedPage, url_of
-from ...oauth.resource_urls import origin
+from ...oauth.endpoint_pages import EndpointPage
 from ...operating.recorded_calls import RecordedCall
 from ...problems import IS_IT_RIGHT, Problem
 from ...protocol.eras import Call, Rejected
 from ...protocol.errors import InternalError, InvalidRequest, ProtocolError
-from ...protocol.headers import MediaType, RequestHeaders
+from ...protocol.headers import MediaType, RequestHeaders, cors_headers
 from ...protocol.messages import Message, decode, encode
 from ...protocol.versions import Revisions
 from ...runtime.cache_and_rate_limits import Caller, Held, LimitExceeded
@@ -229,7 +223,7 @@ class Exchange:
         """Check host, origin and size; return the response if it needs no body and no database, otherwise None."""
         self.request.get_host()
         origins = self.headers.get("origin", [])
-        allowed = not origins or origins[0] in [*settings.ALLOWED_ORIGINS, origin(self.request)]
+        allowed = not origins or origins[0] in [*settings.ALLOWED_ORIGINS, self.resource.origin]
         if len(origins) > 1 or not allowed:
             remedy = "Add the origin to ALLOWED_ORIGINS if its pages should call the endpoint."
             raise Refused(403, "Origin not allowed", remedy, seen=f"the Origin {', '.join(origins)!r} is not allowed")
@@ -256,19 +250,11 @@ class Exchange:
         """
         elsewhere = self.resource.other_origin if django_settings.DEBUG else None
         if elsewhere is not None:
-            base = origin(self.request)
+            base = self.resource.origin
             report(200, f"the page was opened at {elsewhere}, but BASE_URL sends clients to {base}", IS_IT_RIGHT)
-        with CallerLanguage(self.request).for_page():
-            url = self.resource.url
-            context: dict[str, Any] = {"url": url, "set_ups": list(set_ups(url))}
-            context |= {"access": url_of("access"), "elsewhere": elsewhere}
-            user = getattr(self.original, "user", None)
-            visitor = self.original if user is not None and user.is_authenticated else None
-            if visitor is not None:
-                context |= {"page": "endpoint", "csrf_token": get_token(visitor)}
-                with suppress(Exception):  # hooks are the project's own
-                    context["seen"] = seen_by(visitor, self.request.mcp.site)
-            return _response(FramedPage("mcp_django/endpoint.html", context, visitor, has_copy_buttons=True))
+        user = getattr(self.original, "user", None)
+        visitor = self.original if user is not None and user.is_authenticated else None
+        return _response(EndpointPage.of_set_up(self.resource, set_ups, visitor, elsewhere))
 
     # Steps in a worker thread
 
@@ -385,12 +371,7 @@ class Exchange:
         origin_header = self.header("origin")
         if origin_header is None:
             return {}
-        return {
-            "Access-Control-Allow-Origin": origin_header,
-            "Access-Control-Allow-Methods": self.allowed,
-            "Access-Control-Allow-Headers": ALLOW_HEADERS,
-            "Access-Control-Expose-Headers": EXPOSE_HEADERS,
-        }
+        return cors_headers(origin_header, self.allowed)
 
     # Refusals
 
@@ -463,11 +444,7 @@ class Exchange:
         recorded = RecordedCall(self.request)
         recorded.refuse(refusal.status, refusal.text, method=self._asked_for(), cause=refusal.remedy)
         if self.wants_page:
-            # The message stays in English, the same text that client programs get.
-            phrase = HTTPStatus(refusal.status).phrase
-            with CallerLanguage(self.request).for_page():
-                context = {"status": refusal.status, "phrase": phrase, "message": refusal.text}
-                return _response(FramedPage("mcp_django/error.html", context), refusal.status)
+            return _response(EndpointPage.of_refusal(self.request, refusal.status, refusal.text), refusal.status)
         # Some clients show an error only if it has the id of their request.
         body = encode(InvalidRequest(refusal.text).response(Message.readable_id(self._message()), modern=True))
         return Response(refusal.status, body, headers=refusal.headers)
@@ -496,7 +473,7 @@ class Exchange:
         remedy = reason.remedy
         elsewhere = self.resource.other_origin
         if elsewhere is not None:
-            seen += f"; its Host says {elsewhere}, BASE_URL {origin(self.request)}"
+            seen += f"; its Host says {elsewhere}, BASE_URL {self.resource.origin}"
             remedy = IS_IT_RIGHT if django_settings.DEBUG and not error.invalid else remedy
         header = self.resource.challenge(
             default_scopes(),
@@ -521,7 +498,7 @@ class Exchange:
         return Response(403, body, headers={"WWW-Authenticate": header, **self.cors()})
 
 
-def _response(page: FramedPage, status: int = 200) -> Response:
+def _response(page: EndpointPage, status: int = 200) -> Response:
     headers = {**page.headers, "X-Frame-Options": "DENY", "Referrer-Policy": "same-origin"}
     return Response(
         status, page.body, "text/html; charset=utf-8", headers | {"Vary": "Accept, Accept-Language, Cookie"}

@@ -295,6 +295,36 @@ def test_a_stored_token_is_good_until_it_is_cut_back_revoked_or_over(road: str) 
     assert Token.still_good([token]) == set()
 
 
+def resumed(user: Any, checksum: str, scope: str = "mcp:read") -> Any:
+    """The request of a link that the user got, None where it is refused."""
+    asked = request(None)
+    try:
+        ProtectedResource(asked, "/mcp").resume(user, frozenset({scope}), checksum)
+    except AuthenticationFailed:
+        return None
+    return asked
+
+
+def test_a_link_acts_as_the_user_of_a_token_while_the_token_is_good() -> None:
+    user = get_user_model().objects.create_user("ada", password="first")
+    row, _ = create_token(user, scopes=["mcp:read"], resources=[RESOURCE], facts={"badge": 1})
+    asked = resumed(user, row.token_checksum)
+    assert (asked.user, asked.mcp.scopes, asked.mcp.resource) == (user, frozenset({"mcp:read"}), RESOURCE)
+    assert asked.mcp.facts["badge"] == 1
+    assert resumed(user, row.token_checksum, "mcp:write") is None
+    user.set_password("second")
+    assert resumed(user, row.token_checksum) is None
+    user.refresh_from_db()
+    assert resumed(user, row.token_checksum) is not None
+    row.revoke()
+    assert resumed(user, row.token_checksum) is None
+
+
+def test_a_link_that_was_made_without_a_token_has_no_facts() -> None:
+    user = get_user_model().objects.create_user("ada")
+    assert resumed(user, "").mcp.facts == {}
+
+
 def test_a_token_that_is_not_stored_is_good_until_it_is_over() -> None:
     scopes, now = frozenset({"mcp:read"}), timezone.now()
     tokens = [Token(scopes, "robot", now + timedelta(seconds=seconds)) for seconds in (60, -60)]

@@ -5,7 +5,8 @@ import pytest
 from django.http import HttpRequest, HttpResponse
 from django.test import Client, RequestFactory
 
-from mcp_django.oauth.cors_and_refusals import ALLOW_HEADERS, cors
+from mcp_django.oauth.cors_and_refusals import cors
+from mcp_django.protocol.headers import ALLOW_HEADERS
 
 ORIGIN: Any = {"HTTP_ORIGIN": "http://localhost:6274"}
 PATHS = [
