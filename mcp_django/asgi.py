@@ -9,7 +9,6 @@ and would leave its connection open, but useless, until garbage collection: it i
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
 from typing import Any
 
 from django.conf import settings as django_settings
@@ -61,8 +60,7 @@ def get_asgi_application(django_application: Application | None = None) -> Appli
     # Import these now that Django is set up: they import models.
     from .context.request import split_path
     from .sites import MCPSite, site
-    from .transports.http.asgi_consumer import MCPConsumer
-    from .transports.http.streamable_http import StreamableExchange
+    from .transports.http.streamable_http import as_application
 
     site.prepare()
 
@@ -73,8 +71,7 @@ def get_asgi_application(django_application: Application | None = None) -> Appli
             mounted: MCPSite | None = getattr(match and match.func, "mcp_site", None)
             if mounted is not None and not (mounted.needs_middleware or is_visit(scope)):
                 set_script_prefix(f"{prefix}/")
-                exchange = partial(StreamableExchange, mounted, attributes={"resolver_match": match})
-                await MCPConsumer(exchange)(scope, receive, send)
+                await as_application(mounted, {"resolver_match": match})(scope, receive, send)
                 return
         is_djangos = isinstance(fallback, ASGIHandler)
         if scope["type"] == "lifespan" and is_djangos:

@@ -16,7 +16,7 @@ from django.contrib.admin.sites import all_sites
 from ..conf import settings
 from ..context.tickets import Ticket
 from ..exceptions import NotFound
-from ..protocol.uri_templates import UriTemplate, percent_decode, percent_encode
+from ..protocol.uri_templates import UriTemplate
 from ..runtime.failing_hooks import call_hook
 from .column_values import pk_text
 
@@ -72,13 +72,13 @@ class ParsedURI:
         if pk == cls.SCHEMA and not rest:
             return cls(label, is_schema=True)
         try:
-            parsed = cls(label, pk=percent_decode(pk), field_name=percent_decode(rest[0]) if rest else None)
+            parsed = cls(label, pk=UriTemplate.decode(pk), field_name=UriTemplate.decode(rest[0]) if rest else None)
         except ValueError:
             raise NotFound from None
 
         # Any other spelling would be a second URI of the same thing. Escapes may have either case (RFC 3986, 6.2.2.1).
         parts = [ESCAPE.sub(lambda found: found[0].upper(), part) for part in (pk, *rest)]
-        if [_key_part(parsed.pk or ""), *map(percent_encode, filter(None, [parsed.field_name]))] != parts:
+        if [_key_part(parsed.pk or ""), *map(UriTemplate.encode, filter(None, [parsed.field_name]))] != parts:
             raise NotFound
         return parsed
 
@@ -151,7 +151,7 @@ class Address:
     def _model(self) -> str:
         path = f"{self.exposure.opts.app_label}/{self.exposure.opts.model_name}"
         # A URI has only ASCII characters (RFC 3986, section 2). Most names need no escapes.
-        return ParsedURI.SCHEME + (path if path.isascii() else percent_encode(path, safe="/"))
+        return ParsedURI.SCHEME + (path if path.isascii() else UriTemplate.encode(path, safe="/"))
 
     @property
     def _origin(self) -> str | None:
@@ -196,7 +196,7 @@ _PAGE: Final = UriTemplate(Address.PAGE_TEMPLATE)
 
 
 def _key_part(key: str) -> str:
-    text = percent_encode(key)
+    text = UriTemplate.encode(key)
     # Escape texts that would not be read as a key.
     if text in (".", "..", ParsedURI.SCHEMA):
         return f"%{ord(text[0]):02X}{text[1:]}"
@@ -208,10 +208,10 @@ def _name(part: str) -> str:
     if "%" not in part:
         return part
     try:
-        name = percent_decode(part)
+        name = UriTemplate.decode(part)
     except ValueError:
         raise NotFound from None
-    if percent_encode(name) != ESCAPE.sub(lambda found: found[0].upper(), part):
+    if UriTemplate.encode(name) != ESCAPE.sub(lambda found: found[0].upper(), part):
         raise NotFound
     return name
 

@@ -18,22 +18,6 @@ _BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _OUTSIDE_SEGMENT: Final = re.compile(r"[/?#]")
 
 
-def percent_encode(text: str, safe: str = "") -> str:
-    """Percent-encode a text for a URI template: all characters but unreserved ones and ``safe`` (RFC 3986, 2.1)."""
-    return quote(text, safe=safe, errors="replace")
-
-
-def percent_decode(text: str) -> str:
-    """Decode percent-encoding in a part of a URI, such as the value of a template's variable. Raises ``ValueError`` if
-    an escape is not two hexadecimal digits, the bytes are not UTF-8, or one of them is NUL."""
-    if _BAD_ESCAPE.search(text):
-        raise ValueError("bad percent-encoding")
-    decoded = unquote_to_bytes(text).decode("utf-8")
-    if "\0" in decoded:
-        raise ValueError("NUL in a URI")
-    return decoded
-
-
 @dataclass(frozen=True, slots=True)
 class _Variable:
     name: str
@@ -111,7 +95,7 @@ class UriTemplate:
         if raw is None:
             return None
         try:
-            return {**{name: percent_decode(value) for name, value in raw.items()}, **found}
+            return {**{name: self.decode(value) for name, value in raw.items()}, **found}
         except ValueError:
             return None
 
@@ -150,10 +134,29 @@ class UriTemplate:
                 return None
             try:
                 # A client's URL library may encode a space as "+"; RFC 6570 encodes a plus sign as "%2B".
-                found[name] = percent_decode(value.replace("+", " "))
+                found[name] = self.decode(value.replace("+", " "))
             except ValueError:
                 return None
         return found
+
+    @staticmethod
+    def encode(text: str, safe: str = "") -> str:
+        """Percent-encode all characters of a text but unreserved ones and ``safe`` (RFC 3986, 2.1)."""
+        return quote(text, safe=safe, errors="replace")
+
+    @staticmethod
+    def decode(text: str) -> str:
+        """Decode percent-encoding in a part of a URI, such as the value of a template's variable.
+
+        Raises:
+            ValueError: an escape is not two hexadecimal digits, the bytes are not UTF-8, or one of them is NUL.
+        """
+        if _BAD_ESCAPE.search(text):
+            raise ValueError("bad percent-encoding")
+        decoded = unquote_to_bytes(text).decode("utf-8")
+        if "\0" in decoded:
+            raise ValueError("NUL in a URI")
+        return decoded
 
     def expand(self, values: Mapping[str, object]) -> str:
         """Expand the URI template with these values; members of the query that are absent or None are left out. Raises
@@ -166,8 +169,8 @@ class UriTemplate:
             value = str(values.get(part.name, ""))
             if not value:
                 raise ValueError(f"{self.template!r} needs a value for {part.name!r}")
-            written.append(percent_encode(value, RESERVED if part.reserved else ""))
-        query = [f"{name}={percent_encode(str(values[name]))}" for name in self.query if values.get(name) is not None]
+            written.append(self.encode(value, RESERVED if part.reserved else ""))
+        query = [f"{name}={self.encode(str(values[name]))}" for name in self.query if values.get(name) is not None]
         return "".join(written) + ("?" + "&".join(query) if query else "")
 
 

@@ -23,7 +23,7 @@ from ..orm.column_values import pk_text
 from ..orm.completed_values import Completion, ModelValues
 from ..orm.conditions import Condition
 from ..orm.uris import Address, ParsedURI
-from ..protocol.uri_templates import UriTemplate, percent_decode
+from ..protocol.uri_templates import UriTemplate
 from ..schema.container_types import AnyOf, Nullable, Row
 from ..schema.json_values import to_jsonable
 from ..schema.value_types import Boolean, Choice, Type
@@ -181,7 +181,7 @@ class ModelTemplate:
                 names[match[1]] = variable
                 continue
             try:
-                given[variable] = percent_decode(part)
+                given[variable] = UriTemplate.decode(part)
             except ValueError:
                 return None
         return cls(names, given)
