@@ -23,8 +23,8 @@ from ..emulation.admin_exposure import AdminExposure, action_parts
 from ..emulation.history_model import decides_by_row
 from ..exposures.declared_actions import SKIPPED, FunctionAction
 from ..exposures.model_exposure import ModelExposure, is_djangos
-from ..orm.fields import resolve_path
-from ..orm.lookups import declared_lookups, usual_lookups
+from ..orm.fields import kind_of, resolve_path
+from ..orm.lookups import declared_lookups
 from ..orm.ordering import DeclaredOrdering
 from ..problems import NOTHING_REGISTERED, nearest
 from ..routing import mounted_sites
@@ -266,7 +266,7 @@ def _check_names(exposure: ModelExposure) -> Iterator[CheckMessage]:
         path = resolve_path(exposure.model, name)
         if path is None:
             yield from _check_beyond(exposure, name)
-        taken = usual_lookups(path.field) if path is not None else ()
+        taken = kind_of(path.field).usual_lookups if path is not None else ()
         for lookup in [lookups] if isinstance(lookups, str) else lookups:
             if path is not None and lookup not in REGEX and not declared_lookups(path, [lookup]):
                 text = f"{where.__name__}.filter_fields gives {name!r} the lookup {lookup!r}, which it does not have."
@@ -288,7 +288,7 @@ def _check_beyond(exposure: ModelExposure, name: str) -> Iterator[CheckMessage]:
     where = type(exposure)
     text = f"{where.__name__}.filter_fields names {name!r}, but {column!r} is a field without others behind it."
     hint = f'Callers cannot filter on it. Use a filter of your own (filterset_class), or name "{column}".'
-    if rest in usual_lookups(path.field):
+    if rest in kind_of(path.field).usual_lookups:
         hint = f'Write {{"{column}": ["{rest}"]}}.'
     yield problem("E010", text, hint, where)
 

@@ -38,9 +38,9 @@ from ..exposures.model_exposure import ModelExposure
 from ..functions.asked_parameters import finished
 from ..functions.declared_functions import signature_of
 from ..orm.access import ModelAccess, access_of
-from ..orm.column_values import iso_text
+from ..orm.column_values import render
 from ..orm.database_writes import one_transaction, refusals
-from ..orm.fields import choices_of
+from ..orm.fields import kind_of
 from ..orm.pagination import chunks
 from ..orm.tool_arguments import Arguments
 from ..orm.undecodable_values import is_undecodable
@@ -630,6 +630,6 @@ def _told(field: Any, value: Any) -> str:
     if value is None or value == "":
         return NOTHING
     if field.choices:
-        value = dict(choices_of(field)).get(value, value)
-    text = iso_text(value) if hasattr(value, "isoformat") else str(value)
+        value = dict(kind_of(field).choices).get(value, value)
+    text = render(value) if hasattr(value, "isoformat") else str(value)
     return clean_text(" ".join(text.split()), MAX_VALUE)

@@ -24,6 +24,7 @@ from django.db.models import Model
 from django.forms.models import BaseModelForm
 from django.forms.utils import from_current_timezone
 from django.utils import timezone
+from django.utils.choices import flatten_choices
 from django.utils.dateparse import parse_datetime
 from django.utils.text import slugify
 
@@ -33,14 +34,13 @@ from ..exposures.model_exposure import is_djangos
 from ..orm.access import ModelAccess, access_of
 from ..orm.alternative_spellings import json_or_text
 from ..orm.compiled_queries import load_related
-from ..orm.fields import flat_choices
-from ..orm.geometries import geometry_text
 from ..orm.labels import is_key
 from ..orm.row_finder import RowFinder
 from ..orm.undecodable_values import VALUE_ERRORS
 from ..schema.form_schemas import is_geometry
 from ..schema.secrets import HIDDEN, holds_hidden
 from ..schema.value_types import choice_of
+from .geometries import geometry_text
 from .html_forms import Pair, Unfit, entered, first_choice, is_written_as_text, posted, shown_entries
 from .uploaded_files import file_entries
 
@@ -304,10 +304,10 @@ def _chosen(field: Any, value: Any) -> Any:
     many = isinstance(field, forms.MultipleChoiceField)
     value = json_or_text(value) if many else value
     if many and isinstance(value, str):
-        value = _choices_in(list(flat_choices(field.choices)), value) or value
+        value = _choices_in(list(flatten_choices(field.choices)), value) or value
     if many is not isinstance(value, list) or isinstance(value, dict):
         raise ValidationError("Give a list of values." if many else "Give one value, not a list or an object.")
-    offered = list(flat_choices(field.choices))
+    offered: list[tuple[Any, Any]] = list(flatten_choices(field.choices))
     stored = {str(stored) for stored, _ in offered}
     chosen = []
     for item in value if many else [value]:
@@ -533,7 +533,8 @@ def changing_choices(form: forms.BaseForm) -> Iterator[tuple[str, Any]]:
 
 def visible_choices(request: MCPRequest, choices: Iterable[Any], queries: Iterable[str]) -> list[tuple[Any, Any]]:
     """Return the choices with which a caller can fill in a form field: keys of rows that the caller can see."""
-    offered = [(value, label) for value, label in flat_choices(choices) if value not in (None, "")][:MAX_ROW_CHOICES]
+    pairs: Iterable[tuple[Any, Any]] = flatten_choices(choices)
+    offered = [(value, label) for value, label in pairs if value not in (None, "")][:MAX_ROW_CHOICES]
     tables = {match.group(1) for sql in queries if (match := FROM.search(sql))}
     exposures = {exposure.opts.db_table: exposure for exposure in request.mcp.site.exposures.values()}
     for table in tables:

@@ -20,7 +20,7 @@ from django.utils.text import capfirst
 from ..context.request import MCPRequest
 from ..exposures.model_exposure import ModelExposure
 from ..orm.access import ModelAccess
-from ..orm.column_values import iso_text
+from ..orm.column_values import render
 from ..schema.secrets import clean_text
 from ..signin import FactName
 from .inline_rows import PageInlines
@@ -243,7 +243,7 @@ class HistoryReader:
         )
         return [
             {
-                "time": iso_text(entry.action_time),
+                "time": render(entry.action_time),
                 "user": clean_text(entry.user.get_username()),
                 "action": words.get(entry.action_flag, "deleted"),
                 "message": self.text(entry),

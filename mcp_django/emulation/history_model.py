@@ -25,7 +25,7 @@ from ..exceptions import ToolError
 from ..exposures.model_exposure import ExposureOptions, Listing, ModelExposure, ReadOnlyExposure
 from ..exposures.querysets import derived, filterable
 from ..orm.access import access_of
-from ..orm.fields import kind_of, stored_field
+from ..orm.fields import kind_of
 from ..orm.labels import labels_by_text
 from ..orm.named_filters import NamedFilter, Offer
 from ..orm.nearest_names import alternatives
@@ -309,7 +309,7 @@ def decides_by_row(owner: type[Any]) -> bool:
 def _kind_of_key(exposure: ModelExposure) -> str:
     """Return the kind of primary key by which the history model finds a model's rows, "" if the kind is unknown."""
     pk: Any = exposure.opts.pk
-    if exposure.opts.is_composite_pk or hasattr(stored_field(pk), "from_db_value"):
+    if exposure.opts.is_composite_pk or kind_of(pk).is_custom:
         return ""
     return kind_of(pk).word
 

@@ -11,10 +11,11 @@ from typing import Any, Final
 
 from django.conf import settings as django_settings
 from django.core.exceptions import ValidationError
-from django.db import router
+from django.db import connections, router
 from django.db.models import Model
 from django.forms import Field, ModelChoiceField, ModelMultipleChoiceField, all_valid
 from django.forms import FileField as FormFileField
+from django.utils.choices import flatten_choices
 from django.utils.crypto import constant_time_compare, salted_hmac
 from rest_framework.fields import FileField
 from rest_framework.relations import ManyRelatedField, PrimaryKeyRelatedField
@@ -26,14 +27,13 @@ from ..orm.access import ModelAccess, columns_of
 from ..orm.column_values import pk_text
 from ..orm.columns import Column
 from ..orm.database_writes import one_transaction
-from ..orm.fields import flat_choices
 from ..orm.labels import label_of, linked_values
 from ..orm.nearest_names import Misnamed
 from ..orm.row_finder import RowFinder
 from ..orm.row_reading import show_rows
 from ..orm.serializer_columns import represented
 from ..orm.suggestions import with_value
-from ..orm.undecodable_values import UNDECODABLE, keep_stored
+from ..orm.undecodable_values import UNDECODABLE, VALUE_ERRORS
 from ..schema.secrets import holds_hidden
 from .form_filling import FilledForm, bare_key, keep, linked_rows, prepopulated, writable_names
 from .history import Journal
@@ -51,6 +51,8 @@ NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 # Salt of the digest that is a row's version, and how many of its bytes are kept.
 SALT: Final = "mcp_django.emulation.versions"
 LENGTH: Final = 12
+# Number of nested levels from which Python may fail to write JSON.
+DEEP: Final = 200
 # Maximum number of rows that a question names.
 MAX_LABELS: Final = 20
 CHANGED: Final = (
@@ -250,7 +252,8 @@ class PageSaving(Saving):
                 labels = []
             else:
                 # Only the model's own choices: those of a form can be made of rows that the caller cannot see.
-                choices = flat_choices(getattr(self.exposure.options.model_fields.get(name), "choices", None) or ())
+                of_model: Any = getattr(self.exposure.options.model_fields.get(name), "choices", None)
+                choices: Iterable[tuple[Any, Any]] = flatten_choices(of_model)
                 labels = [str(label) for stored, label in choices if str(stored) == str(cleaned)]
             text = ", ".join(label for label in labels[:MAX_LABELS] if label)
             if text and text.lower() != str(value).lower():
@@ -353,7 +356,7 @@ class PageSaving(Saving):
         if lines or not valid:
             raise ToolError("\n".join([NOT_SAVED, *dict.fromkeys(lines or [HIDDEN_ERROR])]))
         if change:
-            keep_stored(saved, self.form.values)
+            _keep_stored(saved, self.form.values)
         exposure.save_model(request, saved, form, change)
         if saved.pk is None:
             # The project has stored something else, or nothing: there is no row for inlines or the history.
@@ -530,3 +533,41 @@ def _plain(value: Any) -> str:
 
 
 _encode: Final = json.JSONEncoder(default=_plain, sort_keys=True).encode
+
+
+# Values that could not be read
+
+
+def _keep_stored(row: Model, written: Collection[str]) -> None:
+    """Keep such values of a row that is saved: their columns are deferred, so Django does not write them.
+
+    These are values that could not be read or that the column cannot hold. ``written`` are the fields with a new value.
+    """
+    connection = connections[row._state.db or router.db_for_write(type(row))]
+    for field in row._meta.concrete_fields:
+        loaded = field.attname in row.__dict__ and not field.primary_key and not field.generated
+        if loaded and field.name not in written and not _is_writable(field, row.__dict__[field.attname], connection):
+            del row.__dict__[field.attname]
+
+
+def _is_writable(field: Any, value: Any, connection: Any) -> bool:
+    if value is UNDECODABLE or _is_deep(value):
+        return False
+    try:
+        field.get_db_prep_save(value, connection)
+    except VALUE_ERRORS:
+        return False
+    return True
+
+
+def _is_deep(value: Any) -> bool:
+    """Return whether a JSON value is nested deeper than Python can write it."""
+    inner = [value] if isinstance(value, (dict, list)) else []
+    levels = DEEP
+    while inner and levels:
+        parts: list[Any] = []
+        for item in inner:
+            parts += item.values() if isinstance(item, dict) else item
+        inner = [part for part in parts if isinstance(part, (dict, list))]
+        levels = levels - 1
+    return bool(inner)

@@ -12,13 +12,13 @@ from django import forms
 from django.core.exceptions import NON_FIELD_ERRORS, ValidationError
 from django.db import DatabaseError, IntegrityError, connections, router
 from django.db.models import CheckConstraint, F, Func, Model, Q, UniqueConstraint
+from django.utils.choices import flatten_choices
 
 from ..context.confirmation import one_line, quoted
 from ..context.request import MCPRequest
 from ..orm.access import ModelAccess, access_of
 from ..orm.column_values import pk_text
 from ..orm.database_writes import refusals
-from ..orm.fields import flat_choices
 from .uploaded_files import BOMB, is_bomb
 
 # The kind of a constraint ("unique" or "check"), its fields, and the fields of its condition.
@@ -84,7 +84,7 @@ def _valid_values(field: Any, error: ValidationError) -> str:
     )
     if not has_choices or error.code not in ("invalid_choice", "required"):
         return ""
-    choices = [str(value) for value, _ in flat_choices(field.choices) if value not in (None, "")]
+    choices = [str(value) for value, _ in flatten_choices(field.choices) if value not in (None, "")]
     more = ", …" if len(choices) > MAX_CHOICES else ""
     return f" (valid: {', '.join(choices[:MAX_CHOICES])}{more})"
 

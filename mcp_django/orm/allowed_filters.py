@@ -15,8 +15,8 @@ from ..schema.secrets import is_withheld
 from .access import MAX_NAME, ModelAccess
 from .columns import Column
 from .conditions import COMPARISONS
-from .fields import FieldPath, is_file_field, is_joinable, resolve_path
-from .lookups import declared_lookups, usual_lookups
+from .fields import FieldPath, is_file_field, is_joinable, kind_of, resolve_path
+from .lookups import declared_lookups
 from .path import Path, computed_target, guards_on, leads_to_hidden_rows
 
 # Lookups for columns that the admin computes.
@@ -64,7 +64,7 @@ def find_filter(model: ModelAccess, text: str) -> Allowed | None:
     target = computed_target(model, text, lambda column: column.is_ordering())
     if target is None:
         return None
-    lookups = tuple(name for name in usual_lookups(target.column.field) if name in COMPUTED)
+    lookups = tuple(name for name in kind_of(target.column.field).usual_lookups if name in COMPUTED)
     return Allowed(FieldPath(target.name, target.column.field, False, True, expression=target.expression), lookups)
 
 
@@ -91,7 +91,7 @@ def _filter(model: ModelAccess, name: str, declared: Mapping[str, Sequence[str]]
         if guards is None:
             return None
         path = replace(path, guards=guards)
-    lookups = usual_lookups(path.field)
+    lookups = kind_of(path.field).usual_lookups
     if declared is not None and isinstance(declared, Mapping):
         lookups = declared_lookups(path, declared[name])
     if not path.nullable and not is_file_field(path.field):

@@ -26,7 +26,7 @@ from django.utils.safestring import SafeString
 
 from ..schema.json_values import MAX_SAFE_INTEGER
 from ..schema.secrets import clean_text, may_hold_secrets, members
-from .fields import kind_of, stored_field
+from .fields import kind_of
 
 logger = logging.getLogger("mcp_django")
 
@@ -277,12 +277,13 @@ _BY_COLUMN: Final[Mapping[Any, Callable[[Sequence[Any]], list[Any] | None]]] = {
 
 def field_renderer(field: Any, limit: int | None, hint: str) -> Callable[[Any], Any]:
     """Return the function that renders the values of a field's column as JSON."""
-    word = kind_of(field).word
+    kind = kind_of(field)
+    word = kind.word
     if word == "text":
         return partial(_text, limit, hint)
     if word in ("file", "image"):
         return _str
-    if hasattr(stored_field(field), "from_db_value") and word != "json":
+    if kind.is_custom and word != "json":
         # A custom field may return any class.
         return partial(render, limit=limit, hint=hint)
     if word in _BY_WORD:

@@ -21,7 +21,7 @@ from .column_values import pk_text
 from .columns import is_replaced
 from .compiled_queries import prepare
 from .conditions import Condition
-from .fields import FieldPath, choices_of, is_json_field, key_field, kind_of, parse_value, stored_field
+from .fields import FieldPath, is_json_field, key_field, kind_of, parse_value, stored_field
 from .hidden_parts import with_no_part_hidden
 from .labels import plain_label
 from .lookups import parse_condition
@@ -221,9 +221,10 @@ class ModelValues:
             if related is None or not by_key:
                 return NOTHING
             return ModelValues(related).keys(text)
+        kind = kind_of(field)
         if field.choices:
-            return Completion.ranked([(_spelt(value), str(label)) for value, label in choices_of(field)], text.strip())
-        if kind_of(field).word == "boolean":
+            return Completion.ranked([(_spelt(value), str(label)) for value, label in kind.choices], text.strip())
+        if kind.word == "boolean":
             return Completion.ranked(BOOLEANS, text.strip())
         return Completion.of(self._column(found[0], text.strip()))
 

@@ -14,7 +14,7 @@ from .access import ModelAccess
 from .aggregates.functions import FUNCTIONS, result_of
 from .arithmetic import combined, shift, value_of
 from .columns import Column, FieldColumn
-from .lookups import usual_lookups
+from .fields import kind_of
 from .path import Target
 from .suggestions import naming
 
@@ -84,4 +84,4 @@ def _moved(target: Target, value: Mapping[str, Any]) -> Target:
 
 def _is_compared(column: Column) -> bool:
     """Return whether a field can be compared with another field; encrypted ones cannot be."""
-    return column.is_countable() and "exact" in usual_lookups(column.field)
+    return column.is_countable() and "exact" in kind_of(column.field).usual_lookups

@@ -6,11 +6,11 @@ is built.
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any, Final
 from uuid import UUID
 
@@ -19,6 +19,7 @@ from django.core.exceptions import FieldDoesNotExist, ValidationError
 from django.db import connection, connections, models, router
 from django.forms import MultipleChoiceField
 from django.utils import timezone
+from django.utils.choices import flatten_choices
 from django.utils.dateparse import parse_date, parse_datetime, parse_duration, parse_time
 
 from ..context.databases import home_of
@@ -43,9 +44,29 @@ ORDERED: Final = ("gt", "gte", "lt", "lte", "range")
 TEXTUAL: Final = ("contains", "icontains", "startswith", "istartswith")
 
 
-@dataclass(frozen=True, slots=True)
+# Lookups of text beside those of its kind.
+MORE_TEXT: Final = ("iexact", "endswith", "iendswith")
+# Parts of dates and times, each with its range. The range of years leaves room for every time zone.
+PARTS: Final[Mapping[str, tuple[int, int]]] = {
+    "year": (2, 9998),
+    "quarter": (1, 4),
+    "month": (1, 12),
+    "week": (1, 53),
+    "week_day": (1, 7),
+    "day": (1, 31),
+    "hour": (0, 23),
+    "minute": (0, 59),
+}
+_PARTS_OF: Final[Mapping[str, tuple[str, ...]]] = {
+    "date": ("year", "quarter", "month", "week", "week_day", "day"),
+    "datetime": ("date", *PARTS),
+    "time": ("hour", "minute"),
+}
+
+
+@dataclass(frozen=True)
 class Kind:
-    """The kind of value that a model field holds: its ``word`` for callers, and its ``lookups``.
+    """The kind of value that a model ``field`` holds: its ``word`` for callers, and its ``lookups``.
 
     ``parse`` turns a JSON value into the Python value, and raises ValueError with a text that says what is expected.
     The lookups of containers take values of other types, which ``operand`` parses by field, lookup and value.
@@ -57,6 +78,39 @@ class Kind:
     sortable: bool = True
     summable: bool = False
     operand: Callable[[Any, str, Any], Any] | None = None
+    field: Any = None
+
+    @cached_property
+    def usual_lookups(self) -> tuple[str, ...]:
+        """The lookups, such as ``exact`` and ``gte``, that the field takes if the exposure declares none."""
+        if self.field.is_relation:
+            return self.lookups
+        if self.word == "text" and "icontains" in self.lookups:
+            return self.lookups + MORE_TEXT
+        return self.lookups + _PARTS_OF.get(self.word, ())
+
+    @property
+    def choices(self) -> list[tuple[Any, Any]]:
+        """The field's choices as pairs of stored value and displayed name, including those of groups."""
+        found = getattr(self.field, "flatchoices", None)
+        # Custom fields that hold several choices replace Django's ``flatchoices``, some without a list.
+        if isinstance(found, list):
+            return list(found)
+        return list(flatten_choices(self.field.choices))
+
+    @cached_property
+    def holds_many(self) -> bool:
+        """Whether a value of the field is several of the field's choices, as its form field takes them."""
+        try:
+            return bool(self.field.choices) and isinstance(self.field.formfield(), MultipleChoiceField)
+        except Exception:
+            # The field cannot make a form field by itself.
+            return False
+
+    @property
+    def is_custom(self) -> bool:
+        """Whether the field makes its values itself of what the database has: they may be of any class."""
+        return hasattr(stored_field(self.field), "from_db_value")
 
 
 def parse_integer(field: Any, value: Any) -> int:
@@ -315,6 +369,10 @@ def is_file_field(field: Any) -> bool:
 @lru_cache(maxsize=4096)
 def kind_of(field: Any) -> Kind:
     """Return the kind of a model field; a relation field has the kind of its key, and without a key no ``lookups``."""
+    return replace(_kind_of(field), field=field)
+
+
+def _kind_of(field: Any) -> Kind:
     if field.many_to_many:
         target = kind_of(field.related_model._meta.pk)
         return Kind(target.word, ("exact", "in"), target.parse, sortable=False)
@@ -383,37 +441,9 @@ def _comparable(field: Any, kind: Kind) -> tuple[str, ...]:
     return EQUAL if is_encoded else kind.lookups
 
 
-def choices_of(field: Any) -> list[tuple[Any, Any]]:
-    """Return the choices of a model field, as pairs of stored value and displayed name, including those of groups."""
-    found = getattr(field, "flatchoices", None)
-    # Custom fields that hold several choices replace Django's ``flatchoices``, some without a list.
-    if isinstance(found, list):
-        return list(found)
-    return list(flat_choices(field.choices or ()))
-
-
-def flat_choices(choices: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
-    """Yield the values and labels of a field's ``choices``, those of groups too."""
-    for value, label in choices:
-        if isinstance(label, (list, tuple)):
-            yield from flat_choices(label)
-        else:
-            yield value, label
-
-
-@lru_cache(maxsize=1024)
-def holds_many(field: Any) -> bool:
-    """Return whether a value of the model field is several of the field's choices, as its form field takes them."""
-    try:
-        return bool(field.choices) and isinstance(field.formfield(), MultipleChoiceField)
-    except Exception:
-        # The field cannot make a form field by itself.
-        return False
-
-
 def _choice(field: Any, value: Any) -> Any:
     """Parse one of a model field's ``choices``, given by value or by displayed name."""
-    choices = choices_of(field)
+    choices = kind_of(field).choices
     found = choice_of(choices, value)
     if found is None or isinstance(value, (dict, list)):
         stored = [str(stored) for stored, _ in choices if stored is not None]

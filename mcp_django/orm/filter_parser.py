@@ -44,8 +44,8 @@ from .conditions import (
 )
 from .conditions_on_one_row import all_of, on_one_row
 from .field_comparisons import aggregate_in, aggregate_value, is_field, other_value
-from .fields import FieldPath, kind_of, parse_boolean, parse_integer
-from .lookups import MAX_VALUES, OF_PARTS, PARTS, is_dated, parse_condition
+from .fields import PARTS, FieldPath, kind_of, parse_boolean, parse_integer
+from .lookups import MAX_VALUES, OF_PARTS, is_dated, parse_condition
 from .named_filters import NamedFilter, Offer
 from .nearest_names import Misnamed, misspelt
 from .path import target_of

@@ -5,16 +5,17 @@ keyword.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
-from functools import lru_cache
 from typing import Any, Final
 
 from django.db import models, router
 
 from .conditions import Condition, is_pattern_lookup, matches_here
 from .fields import (
+    MORE_TEXT,
+    PARTS,
     TEXTUAL,
     FieldPath,
     kind_of,
@@ -34,31 +35,14 @@ MAX_REPEATS: Final = 3
 _REPEAT: Final = re.compile(r"[*+{]|(?<![(*+?}])\?")
 _REPEATED_GROUP: Final = re.compile(r"\)[*+{]")
 
-# Lookups of text beside those of its kind. Regular expressions are only for exposures that declare them.
-MORE_TEXT: Final = ("iexact", "endswith", "iendswith")
+# Regular expressions are only for exposures that declare them.
 DECLARED_TEXT: Final = ("regex", "iregex")
 # Rounding of a number with more decimals than the column: "more than 3.4" becomes "more than 3", "at least" 4.
 ROUNDINGS: Final = {"gt": ROUND_FLOOR, "lte": ROUND_FLOOR, "gte": ROUND_CEILING, "lt": ROUND_CEILING}
 _FRACTION: Final = re.compile(r"-?[0-9]{1,15}\.[0-9]{1,20}")
 _EXACT: Final = Context(prec=60)
-# Parts of dates and times, each with its range. The range of years leaves room for every time zone.
-PARTS: Final[Mapping[str, tuple[int, int]]] = {
-    "year": (2, 9998),
-    "quarter": (1, 4),
-    "month": (1, 12),
-    "week": (1, 53),
-    "week_day": (1, 7),
-    "day": (1, 31),
-    "hour": (0, 23),
-    "minute": (0, 59),
-}
 # Lookups that compare a part, written after its name: ``year__gte``.
 OF_PARTS: Final = ("exact", "gt", "gte", "lt", "lte", "in", "range")
-_PARTS_OF: Final[Mapping[str, tuple[str, ...]]] = {
-    "date": ("year", "quarter", "month", "week", "week_day", "day"),
-    "datetime": ("date", *PARTS),
-    "time": ("hour", "minute"),
-}
 _DAYS: Final = ("date", "datetime")
 
 
@@ -222,23 +206,12 @@ def _two(value: Any) -> Sequence[Any]:
     return values
 
 
-@lru_cache(maxsize=4096)
-def usual_lookups(field: Any) -> tuple[str, ...]:
-    """Return the lookups, such as ``exact`` and ``gte``, that a field takes if the exposure declares none."""
-    kind = kind_of(field)
-    if field.is_relation:
-        return kind.lookups
-    if kind.word == "text" and "icontains" in kind.lookups:
-        return kind.lookups + MORE_TEXT
-    return kind.lookups + _PARTS_OF.get(kind.word, ())
-
-
 def declared_lookups(path: FieldPath, lookups: Sequence[str]) -> tuple[str, ...]:
     """Return those of the declared lookups that the field can take, without lookups that are unknown here.
 
     Regular expressions are left out too if this process would have to match them.
     """
-    known = set(usual_lookups(path.field))
+    known = set(kind_of(path.field).usual_lookups)
     if set(MORE_TEXT) <= known and not set(DECLARED_TEXT).isdisjoint(lookups):
         known |= set() if matches_here(router.db_for_read(path.field.model)) else set(DECLARED_TEXT)
     return tuple(lookup for lookup in lookups if lookup in known)

@@ -16,8 +16,8 @@ from ..exceptions import Repair, ToolError
 from .access import MAX_NAME, Access, Link, ModelAccess
 from .allowed_filters import Allowed, filters_of, find_filter
 from .alternative_spellings import OPERATORS, json_or_text, lookup_meant, name_meant, values_meant
-from .fields import TEXTUAL, FieldPath, choices_of, kind_of
-from .lookups import MORE_TEXT, PARTS, is_dated, parse_condition
+from .fields import MORE_TEXT, PARTS, TEXTUAL, FieldPath, kind_of
+from .lookups import is_dated, parse_condition
 from .named_filters import NamedFilter, named_filters_of
 from .nearest_names import COUNTING, Misnamed, letters, misspelt, nearest, says_all, singular, words
 from .path import MAX_HOPS, NoField
@@ -291,7 +291,7 @@ class FilterSuggestions(Suggestions):
         """Suggest the one choice of a field that a value misspells."""
         if lookup not in ("exact", "in"):
             return []
-        pairs = choices_of(path.field)
+        pairs = kind_of(path.field).choices
         near = misspelt(value, [str(text) for pair in pairs for text in pair])
         stored = {stored for stored, label in pairs if str(stored) in near or str(label) in near}
         return near[:1] if len(stored) == 1 else []

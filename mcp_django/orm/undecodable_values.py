@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from django.core.exceptions import ValidationError
-from django.db import DatabaseError, DataError, connections, router
-from django.db.models import Model, QuerySet
+from django.db import DatabaseError, DataError
+from django.db.models import QuerySet
 
 from ..exceptions import Unreadable
 
@@ -33,8 +33,6 @@ VALUE_ERRORS: Final = (
     *(ValueError, TypeError, ArithmeticError, LookupError, AttributeError, ValidationError),
     RecursionError,
 )
-# Number of nested levels from which Python may fail to write JSON.
-DEEP: Final = 200
 
 
 def is_undecodable(error: Exception) -> bool:
@@ -125,38 +123,3 @@ def salvaged_rows(
         # The values are not the cause: raise the error of the query itself.
         raise failure
     return found
-
-
-def keep_stored(row: Model, written: Collection[str]) -> None:
-    """Keep such values of a row that is saved: their columns are deferred, so Django does not write them.
-
-    These are values that could not be read or that the column cannot hold. ``written`` are the fields with a new value.
-    """
-    connection = connections[row._state.db or router.db_for_write(type(row))]
-    for field in row._meta.concrete_fields:
-        loaded = field.attname in row.__dict__ and not field.primary_key and not field.generated
-        if loaded and field.name not in written and not _is_writable(field, row.__dict__[field.attname], connection):
-            del row.__dict__[field.attname]
-
-
-def _is_writable(field: Any, value: Any, connection: Any) -> bool:
-    if value is UNDECODABLE or _is_deep(value):
-        return False
-    try:
-        field.get_db_prep_save(value, connection)
-    except VALUE_ERRORS:
-        return False
-    return True
-
-
-def _is_deep(value: Any) -> bool:
-    """Return whether a JSON value is nested deeper than Python can write it."""
-    inner = [value] if isinstance(value, (dict, list)) else []
-    levels = DEEP
-    while inner and levels:
-        parts: list[Any] = []
-        for item in inner:
-            parts += item.values() if isinstance(item, dict) else item
-        inner = [part for part in parts if isinstance(part, (dict, list))]
-        levels = levels - 1
-    return bool(inner)

@@ -17,9 +17,8 @@ from ..orm.aggregates.aggregation import Aggregation
 from ..orm.allowed_filters import filters_of, find_filter
 from ..orm.alternative_spellings import json_or_text
 from ..orm.columns import Column
-from ..orm.fields import choices_of, holds_many, kind_of
+from ..orm.fields import kind_of
 from ..orm.filter_parser import FilterReader
-from ..orm.lookups import usual_lookups
 from ..orm.named_filters import named_filters_of
 from ..orm.ordering import Orderings, OrderKey
 from ..orm.path import computed_word
@@ -198,7 +197,7 @@ class Description(Overview):
             words.append("read-only")
         words += self._filter_words(column)
         if getattr(column.field, "choices", None) and column.kind == "field":
-            known = [(stored, label) for stored, label in choices_of(column.field) if stored not in (None, "")]
+            known = [(stored, label) for stored, label in kind_of(column.field).choices if stored not in (None, "")]
             words.append(_one_of([(str(stored), str(label)) for stored, label in known]))
         text = f"{column.name}: {', '.join(words)}"
         about = str(getattr(column.field, "help_text", "")).strip()
@@ -211,13 +210,14 @@ class Description(Overview):
             return "computed"
         if column.kind == "generic":
             return "[key, label, model] of any record"
-        word = kind_of(column.field).word
+        kind = kind_of(column.field)
+        word = kind.word
         if column.kind in ("relation", "many", "reverse"):
             related = self.model.access.model_of(column.field.related_model)
             target = f" → {related.exposure.label}" if related is not None else " key of another record"
             single = column.kind == "relation" or column.field.one_to_one
             return ("" if single else "list of ") + word + target
-        word = f"list of {word}" if holds_many(column.field) else word
+        word = f"list of {word}" if kind.holds_many else word
         null = " or null" if column.field.null else ""
         return word + null if column.kind == "field" else "computed"
 
@@ -228,7 +228,7 @@ class Description(Overview):
             if column.is_plain and kind_of(column.field).lookups:
                 return ["no filter"]
             return []
-        usual = [lookup for lookup in usual_lookups(column.field) if lookup != "isnull"]
+        usual = [lookup for lookup in kind_of(column.field).usual_lookups if lookup != "isnull"]
         if [lookup for lookup in found[1] if lookup != "isnull"] == usual:
             return []
         return [f"filter {' '.join(found[1])}"]
@@ -366,8 +366,9 @@ class Examples:
         for column in columns:
             if not column.field.choices:
                 continue
-            stored = [value for value, _ in choices_of(column.field) if value and isinstance(value, str | int)]
-            if stored and not holds_many(column.field):
+            kind = kind_of(column.field)
+            stored = [value for value, _ in kind.choices if value and isinstance(value, str | int)]
+            if stored and not kind.holds_many:
                 yield {column.name: stored[-1]}
         for word, (lookup, value) in LOOKUPS.items():
             for column in columns:

@@ -21,7 +21,7 @@ from ..exposures.model_exposure import FORM_HOOKS
 from ..orm.access import ModelAccess, access_of, columns_of
 from ..orm.allowed_filters import filters_of
 from ..orm.columns import Column
-from ..orm.fields import choices_of, holds_many, kind_of
+from ..orm.fields import kind_of
 from ..orm.named_filters import named_filters_of
 from ..orm.path import computed_word
 from ..orm.search import unsearched
@@ -52,11 +52,11 @@ def type_words(request: MCPRequest, column: Column) -> Sequence[str]:
         related = access_of(request).model_of(column.field.related_model)
         single = column.kind == "relation" or column.field.one_to_one
         return [*([] if single else ["list"]), related.exposure.label if related is not None else "key"]
+    kind = kind_of(column.field)
     if getattr(column.field, "choices", None):
-        pairs = [(str(stored), str(label)) for stored, label in choices_of(column.field) if stored not in (None, "")]
-        return [*(["list"] if holds_many(column.field) else []), choice_words(pairs)]
-    word = kind_of(column.field).word
-    return [] if word == "text" else [word]
+        pairs = [(str(stored), str(label)) for stored, label in kind.choices if stored not in (None, "")]
+        return [*(["list"] if kind.holds_many else []), choice_words(pairs)]
+    return [] if kind.word == "text" else [kind.word]
 
 
 def choice_words(pairs: Iterable[tuple[str, str]]) -> str:

@@ -20,7 +20,7 @@ from django.utils.choices import CallableChoiceIterator
 from ..exposures.model_exposure import ModelExposure
 from ..orm.access import ModelAccess, columns_of
 from ..orm.columns import Column
-from ..orm.fields import choices_of
+from ..orm.fields import kind_of
 from ..runtime.failing_hooks import call_hook
 from .model_overview import Overview, may_write
 
@@ -129,7 +129,7 @@ def _said(exposure: ModelExposure, columns: Iterable[Column]) -> Iterator[Part]:
         yield str(getattr(field, "help_text", ""))[:MAX_PROSE], PROSE
         if column.kind == "field" and not isinstance(getattr(field, "choices", None), CallableChoiceIterator):
             # Choices from a callable are left out: they can differ from call to call, and this result is cached.
-            for stored, label in choices_of(field)[:MAX_CHOICES]:
+            for stored, label in kind_of(field).choices[:MAX_CHOICES]:
                 yield f"{stored} {label}", NAME
 
 

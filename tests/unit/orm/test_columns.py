@@ -17,7 +17,7 @@ from django.utils.html import format_html
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.orm.column_values import field_renderer, pk_text, render, render_column
 from mcp_django.orm.columns import Column
-from mcp_django.orm.fields import choices_of
+from mcp_django.orm.fields import kind_of
 from mcp_django.schema.secrets import clean_text
 from mcp_django.tools.list_and_describe_models import DescribeModel
 from tests.factories import make_superuser
@@ -205,7 +205,7 @@ def test_a_field_of_several_choices_is_a_list_and_is_described(db: None) -> None
         sizes = Several(max_length=20, choices=[("s", "Small"), ("Groups", [("l", "Large")])])
 
     field: Any = Shirt._meta.get_field("sizes")
-    assert choices_of(field) == [("s", "Small"), ("l", "Large")]
+    assert kind_of(field).choices == [("s", "Small"), ("l", "Large")]
     assert render_column("sizes", field_renderer(field, 100, ""), [["s", "l"], [], None]) == ([["s", "l"], [], None], 0)
     request = reader(make_superuser(), site_with(Shirt))
     described = call(DescribeModel(), request, model="testapp.shirt")["fields"]

@@ -10,7 +10,7 @@ import pytest
 from django.db import connection
 
 from mcp_django.orm.fields import kind_of, resolve_path
-from mcp_django.orm.lookups import MAX_VALUES, declared_lookups, parse_condition, usual_lookups
+from mcp_django.orm.lookups import MAX_VALUES, declared_lookups, parse_condition
 from tests.testapp.models import AudioBook, Author, Book, Loan, Note, Section
 
 pytestmark = pytest.mark.postgresql
@@ -185,15 +185,16 @@ def test_rows_are_those_that_python_finds() -> None:
 
 
 def test_the_lookups_that_go_without_saying_are_those_of_the_type() -> None:
-    usual = {name: set(usual_lookups(BOOK(name))) for name in ("title", "published", "created", "opens", "pages")}
+    names = ("title", "published", "created", "opens", "pages")
+    usual = {name: set(kind_of(BOOK(name)).usual_lookups) for name in names}
     assert {"iexact", "endswith", "iendswith", "icontains"} <= usual["title"]
     assert {"year", "month", "day", "week_day", "quarter", "range"} <= usual["published"]
     assert {"hour", "date"}.isdisjoint(usual["published"])
     assert {"year", "hour", "minute", "date"} <= usual["created"]
     assert {"hour", "minute"} <= usual["opens"]
     assert "year" not in usual["pages"] | usual["opens"]
-    assert usual_lookups(BOOK("author")) == kind_of(BOOK("author")).lookups
-    assert not {"year", "iexact"} & set(usual_lookups(BOOK("tags")))
+    assert kind_of(BOOK("author")).usual_lookups == kind_of(BOOK("author")).lookups
+    assert not {"year", "iexact"} & set(kind_of(BOOK("tags")).usual_lookups)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from django.core.exceptions import ValidationError
 
-from .alternative_spellings import json_or_text
+from ..orm.alternative_spellings import json_or_text
 
 DEGREES: Final = 4326
 # Depth of the lists around the positions of each geometry type.

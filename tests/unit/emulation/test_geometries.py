@@ -3,7 +3,7 @@ from types import SimpleNamespace
 import pytest
 from django.core.exceptions import ValidationError
 
-from mcp_django.orm.geometries import geometry_text
+from mcp_django.emulation.geometries import geometry_text
 
 FIELD = SimpleNamespace(srid=25832)
 LINE = [[1, 2], [3, 4.5]]
