@@ -1,6 +1,8 @@
 """Decorators of ``mcp.py``: ``register``, ``register_viewset``, ``tool``, ``resource``, ``prompt`` and ``action``."""
 
+import inspect
 from collections.abc import Callable, Iterable
+from functools import wraps
 from typing import Any, TypeVar
 
 from django.core.exceptions import ImproperlyConfigured
@@ -108,13 +110,33 @@ def action(
     """
     if isinstance(permissions, str):
         raise ImproperlyConfigured(f'permissions of an action must be a list such as ["change"], not {permissions!r}.')
-    from .exposures.declared_actions import ActionOptions, runs_anywhere
+    from .exposures.declared_actions import ActionOptions
 
     def wrapper(function: F) -> F:
-        function = runs_anywhere(function)
+        function = _runs_anywhere(function)
         function.mcp_action = ActionOptions(  # type: ignore[attr-defined]
             permissions=tuple(permissions), description=description, destructive=destructive, **options
         )
         return function
 
     return wrapper(function) if function is not None else wrapper
+
+
+def _runs_anywhere(method: F) -> F:
+    """Wrap an action that is a generator, so that the admin can run it too, without progress. The admin only
+    calls its actions, so a generator would do nothing there, and nobody would notice."""
+    if not inspect.isgeneratorfunction(method):
+        return method
+
+    @wraps(method)
+    def run(self: Any, request: Any, *args: Any, **options: Any) -> Any:
+        steps = method(self, request, *args, **options)
+        if hasattr(request, "mcp"):
+            return steps
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return end.value
+
+    return run  # type: ignore[return-value]

@@ -215,7 +215,7 @@ class MCPSite:
     @cached_property
     def _exposures(self) -> dict[type[Model], ModelExposure]:
         from .emulation.admin_exposure import AdminExposure
-        from .emulation.inline_rows import InlineRows, inlines_to_read
+        from .emulation.inline_rows import InlineRows
 
         found = {model: self._build(model, *registered) for model, registered in self._registry.items()}
         automatic = self.admin_site is not None and settings.AUTO_REGISTER
@@ -223,7 +223,7 @@ class MCPSite:
             for model, model_admin in self.admin_site._registry.items():
                 if model not in found and self.is_candidate(model, model_admin):
                     found[model] = AdminExposure(model, self, model_admin)
-        for model, pages in inlines_to_read(list(found.values())).items():
+        for model, pages in InlineRows.pages_of(list(found.values())).items():
             if model not in found and self.is_candidate(model, None):
                 found[model] = InlineRows(model, self, pages)
         exposures = dict(sorted(found.items(), key=lambda item: item[1].label))

@@ -19,9 +19,9 @@ from django.core.exceptions import FieldDoesNotExist, ImproperlyConfigured
 from django.db.models import Model
 
 from ..emulation.admin_actions import AdminAction
-from ..emulation.admin_exposure import AdminExposure, action_parts
-from ..emulation.history_model import decides_by_row
-from ..exposures.declared_actions import SKIPPED, FunctionAction
+from ..emulation.admin_exposure import AdminExposure
+from ..emulation.history_model import HistoryRows
+from ..exposures.declared_actions import FunctionAction
 from ..exposures.model_exposure import ModelExposure, is_djangos
 from ..orm.fields import kind_of, resolve_path
 from ..orm.lookups import declared_lookups
@@ -339,7 +339,7 @@ def _check_actions(exposure: ModelExposure) -> Iterator[CheckMessage]:
             yield problem("E014", text, nearest(name, marked).strip() or None, where)
             continue
         method = getattr(exposure, name)
-        others = {key: None for key in signature(method).parameters if key not in SKIPPED}
+        others = {key: None for key in signature(method).parameters if key not in FunctionAction.SKIPPED}
         if not _takes(method, None, None, **others):
             yield _uncallable(f"{where.__name__}.{name}", "(self, request, queryset)", where)
             continue
@@ -440,7 +440,7 @@ def check_undeclared() -> Iterator[CheckMessage]:
 def _undeclared(exposure: ModelExposure) -> Iterator[tuple[Any, str, str]]:
     """Yield the missing declarations of an exposure: the object, the consequence, and how to declare it."""
     for owner in (type(exposure), type(exposure.model_admin)):
-        if decides_by_row(owner):
+        if HistoryRows.leaves_out(owner):
             text = f"{owner.__name__} may decide for each row who sees {exposure.label}, so {HISTORY} leaves it out."
             yield owner, text, f"If it ignores the row, set mcp_history = True on {owner.__name__}."
     for inline in exposure.options.inlines:
@@ -507,7 +507,7 @@ def _admin_actions(exposure: ModelExposure) -> list[AdminAction]:
     if not isinstance(exposure, AdminExposure):
         return []
     base: Any = exposure.model_admin
-    declared = map(action_parts, base._get_base_actions())
+    declared = map(AdminExposure.action_parts, base._get_base_actions())
     parts = [(name, function) for function, name, _ in declared if name != "delete_selected"]
     parts += [(button.name, button.function) for button in exposure.options.buttons]
     return [AdminAction(exposure, name, function, "") for name, function in parts]

@@ -16,8 +16,6 @@ from django.forms import ModelForm
 
 from ..context.admin_page import OwnPlace
 from ..exposures.model_exposure import (
-    FIELD_HOOKS,
-    FORM_HOOKS,
     ExposureOptions,
     Listing,
     ModelExposure,
@@ -37,7 +35,7 @@ if TYPE_CHECKING:
 
 
 # Unless one of these is overridden, the columns are the same for every caller and are computed once.
-COLUMN_HOOKS: Final = (*FIELD_HOOKS, "get_form", "get_list_display")
+COLUMN_HOOKS: Final = (*ExposureOptions.FIELD_HOOKS, "get_form", "get_list_display")
 COLUMN_OPTIONS: Final = ("fields", "fieldsets", "exclude", "form", "readonly_fields")
 # Of these hooks, those that can only take a field from the form, which has no field that is not editable.
 FORM_COLUMN_HOOKS: Final = ("get_exclude", "get_form")
@@ -89,7 +87,7 @@ class AdminOptions(ExposureOptions):
         admin = self.exposure.model_admin
         return (
             exposure.overrides(*COLUMN_HOOKS)
-            or (not (admin.fields or admin.fieldsets) and exposure.overrides(*FORM_HOOKS))
+            or (not (admin.fields or admin.fieldsets) and exposure.overrides(*ExposureOptions.FORM_HOOKS))
             or self._has_own_options
         )
 
@@ -114,7 +112,7 @@ class AdminOptions(ExposureOptions):
         return (
             admin.form is ModelForm
             and not self.has_own_columns
-            and not exposure.overrides(*FORM_HOOKS, "get_field_queryset")
+            and not exposure.overrides(*ExposureOptions.FORM_HOOKS, "get_field_queryset")
             and all(map(_is_fixed, fields))
             and all(map(gives_every_row, related))
             and all(is_djangos(source.get_ordering) for source in sources if source is not None)
@@ -204,7 +202,7 @@ class AdminOptions(ExposureOptions):
     def action_names(self) -> list[str]:
         """Return the names of the admin exposure's actions: its own and those of its ``ModelAdmin``."""
         base: Any = self.exposure.model_admin
-        declared = (action_parts(action)[1] for action in base._get_base_actions())
+        declared = (AdminExposure.action_parts(action)[1] for action in base._get_base_actions())
         own = (name for name in declared if name != "delete_selected")
         return list(dict.fromkeys([*super().action_names(), *own, *(button.name for button in self.buttons)]))
 
@@ -570,10 +568,10 @@ class AdminExposure(ModelExposure):
             self.overrides("get_actions", "_get_base_actions", "_filter_actions_by_permissions")
             or model.access.known is None
         ):
-            offered = [action_parts(action) for action in admin.get_actions(request).values()]
+            offered = [AdminExposure.action_parts(action) for action in admin.get_actions(request).values()]
         else:
             # The result of ModelAdmin.get_actions(), without checking known permissions again.
-            declared = map(action_parts, admin._get_base_actions() if admin.actions is not None else ())
+            declared = map(AdminExposure.action_parts, admin._get_base_actions() if admin.actions is not None else ())
             asked_for = ((action, getattr(action[0], "allowed_permissions", None)) for action in declared)
             offered = [action for action, names in asked_for if names is None or any(map(grants, names))]
         for function, name, description in offered:
@@ -592,10 +590,10 @@ class AdminExposure(ModelExposure):
 
         return {name: action for name, action in found.items() if may_run(action)}
 
-
-def action_parts(action: Any) -> tuple[Callable[..., Any], str, str]:
-    """Take apart an admin exposure's action (an object since Django 6.1): function, name and description."""
-    if hasattr(action, "func"):
-        return action.func, action.name, action.plural_description
-    function, name, description = action
-    return function, name, description
+    @staticmethod
+    def action_parts(action: Any) -> tuple[Callable[..., Any], str, str]:
+        """Take apart an action of the admin (an object since Django 6.1): function, name and description."""
+        if hasattr(action, "func"):
+            return action.func, action.name, action.plural_description
+        function, name, description = action
+        return function, name, description

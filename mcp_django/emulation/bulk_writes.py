@@ -21,7 +21,7 @@ from ..orm.pagination import chunks
 from ..orm.tool_arguments import Arguments
 from .deleting import Deleting
 from .picked_rows import Selection
-from .saving import MAX_LABELS, NOT_SAVED, Saving
+from .saving import MAX_LABELS, NOT_SAVED, RowPage
 from .validation_errors import write_refusals
 
 # Number of refused rows after which no others are tried, and maximum characters of the reason for each.
@@ -52,10 +52,10 @@ class BulkWrite:
         if not values:
             raise ToolError("values is empty. Nothing was changed.")
         request.go_to(exposure, "changelist")
-        with Saving.transaction(self.model):
+        with RowPage.transaction(self.model):
             selection = self._locked()
             rows = selection.rows
-            labels = Saving.of(self.model, rows[0], values, self.tool).check()
+            labels = RowPage(self.model, rows[0]).saving(values, self.tool).check()
             shown = {"model": label, "rows": len(rows), "objects": selection.labels}
             told = {name: str(value)[:MAX_VALUE] for name, value in values.items()}
             meant = {name: f" ({quoted(label)})" for name, label in labels.items()}
@@ -132,7 +132,7 @@ class BulkWrite:
             label = label_of(exposure, row) or str(row.pk)
             using = router.db_for_write(exposure.model, instance=row)
             request.go_to(exposure, "change", row.pk)
-            saving = Saving.of(self.model, row, values, self.tool)
+            saving = RowPage(self.model, row).saving(values, self.tool)
             try:
                 # A savepoint for each row: if the database refuses one, the others can still be tried.
                 with write_refusals(self.model), transaction.atomic(using=using):

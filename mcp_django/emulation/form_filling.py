@@ -78,8 +78,11 @@ class FilledForm:
                     self.data += self._entered(name, item, initial, values[name])
                 else:
                     entries = shown_entries(item, html_name, initial)
-                    is_blank = entries == [(html_name, "")]
-                    self.data += (is_blank and first_choice(item.widget, html_name)) or entries
+                    if entries == [(html_name, "")]:
+                        # A browser posts the first option of a select that has no blank one.
+                        self.data += first_choice(item.widget, html_name) or entries
+                    else:
+                        self.data += entries
                 if item.show_hidden_initial:
                     hidden = draft.add_initial_prefix(name)
                     self.data += posted(item.hidden_widget(), hidden, item.prepare_value(initial))
@@ -234,15 +237,19 @@ def _unspeakable(item: forms.Field, value: Any) -> datetime | None:
         return None
     try:
         moment = parse_datetime(value.strip())
-        if moment is None or timezone.is_naive(moment):
+        if moment is None or timezone.is_naive(moment) or _is_speakable(moment):
             return None
-        if from_current_timezone(timezone.make_naive(moment)) == moment:
-            return None
-        return moment
-    except ValidationError:
-        return moment
     except (ValueError, OverflowError):
         return None
+    return moment
+
+
+def _is_speakable(moment: datetime) -> bool:
+    """Return whether the text of a moment in its time zone means this moment alone."""
+    try:
+        return from_current_timezone(timezone.make_naive(moment)) == moment
+    except ValidationError:
+        return False
 
 
 # One value

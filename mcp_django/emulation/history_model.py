@@ -23,7 +23,7 @@ from django.db.models.lookups import Exact, GreaterThan
 from ..context.request import MCPRequest
 from ..exceptions import ToolError
 from ..exposures.model_exposure import ExposureOptions, Listing, ModelExposure, ReadOnlyExposure
-from ..exposures.querysets import derived, filterable
+from ..exposures.querysets import DerivedTable, filterable
 from ..orm.access import access_of
 from ..orm.fields import kind_of
 from ..orm.labels import labels_by_text
@@ -161,6 +161,14 @@ class HistoryRows(ReadOnlyExposure):
             return attrgetter(f"mcp_{name}")
         return None
 
+    @staticmethod
+    def leaves_out(owner: type[Any]) -> bool:
+        """Return whether a project's hooks decide row by row who sees rows: the history model leaves such a model out.
+        ``mcp_history = True`` says that it does not."""
+        hooks = [getattr(owner, name) for name in ROW_HOOKS if hasattr(owner, name)]
+        own = [hook for hook in hooks if not getattr(hook, "__module__", "").startswith(("django.", "mcp_django."))]
+        return bool(own) and not getattr(owner, "mcp_history", False)
+
     def get_listing(self, request: MCPRequest) -> Listing:
         """Return the ``HistoryListing`` of this request."""
         return HistoryListing(request, self)
@@ -177,12 +185,12 @@ class HistoryRows(ReadOnlyExposure):
                 model_admin = admin_site.get_model_admin(model)
                 hook = model_admin.has_view_permission
                 may = call_hook(exposure.label, "has_view_permission", hook, request, default=False)
-                if may and not decides_by_row(type(exposure)) and not decides_by_row(type(model_admin)):
+                if may and not self.leaves_out(type(exposure)) and not self.leaves_out(type(model_admin)):
                     yield Source(exposure, model_admin)
 
     def get_queryset(self, request: MCPRequest) -> QuerySet[Any]:
         """Return the rows of the history model: entries of rows that the caller can see."""
-        return derived(LogEntry, self._entries(request, lambda source, rows: rows))
+        return DerivedTable.queryset(LogEntry, self._entries(request, lambda source, rows: rows))
 
     def _entries(
         self, request: MCPRequest, narrow: Callable[[Source, QuerySet[Any]], QuerySet[Any] | None]
@@ -293,14 +301,6 @@ def _changed(told: HistoryReader, message: str) -> Iterator[str]:
         name = text.partition(": ")[0]
         if not text.startswith("via MCP: "):
             yield clean_text(name if name.lower() in names else text, MAX_REPR)
-
-
-def decides_by_row(owner: type[Any]) -> bool:
-    """Return whether a project's hooks decide row by row who sees rows: the history model leaves such a model out.
-    ``mcp_history = True`` says that it does not."""
-    hooks = [getattr(owner, name) for name in ROW_HOOKS if hasattr(owner, name)]
-    own = [hook for hook in hooks if not getattr(hook, "__module__", "").startswith(("django.", "mcp_django."))]
-    return bool(own) and not getattr(owner, "mcp_history", False)
 
 
 # Expressions of the admin's table

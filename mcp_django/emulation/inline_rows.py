@@ -19,8 +19,6 @@ from django.forms.models import _get_foreign_key
 from ..conf import settings
 from ..context.request import MCPRequest
 from ..exposures.model_exposure import (
-    FIELD_HOOKS,
-    FORM_HOOKS,
     ExposureOptions,
     ModelExposure,
     ReadOnlyExposure,
@@ -132,7 +130,8 @@ class PageInlines:
         if names is None:
             given = flatten_fieldsets(admin.get_fieldsets(request, obj))
             names = list(dict.fromkeys(name if isinstance(name, str) else name.__name__ for name in given))
-            if all(is_djangos(getattr(type(admin), hook)) for hook in (*FIELD_HOOKS, "get_formset", *FORM_HOOKS)):
+            hooks = (*exposure.options.FIELD_HOOKS, "get_formset", *exposure.options.FORM_HOOKS)
+            if all(is_djangos(getattr(type(admin), hook)) for hook in hooks):
                 # No code of the project decides on the fields, so they never change.
                 rows.declared = names
         closed = {admin.opts.pk.name}
@@ -258,6 +257,13 @@ class PageInlines:
                 notes.append(clean_text(f"{name}: only {len(kept)} rows shown, there are more{where}"))
         return shown, notes
 
+    def form_fields(self, inline: Inline) -> Mapping[str, Any]:
+        """Return the form fields of a new row of an inline."""
+        hook = f"get_formset of {inline.name}"
+        ask = inline.admin.get_formset
+        formset = call_hook(self.exposure.label, hook, ask, self.request, self.obj, default=None)
+        return formset.form.base_fields if formset is not None else {}
+
 
 def is_generic(admin: Any) -> bool:
     """Return whether inline rows point to their parent by a generic foreign key."""
@@ -319,17 +325,6 @@ def is_readable(inline: "type[InlineModelAdmin[Any, Any]]") -> bool:
     return all(map(is_djangos, hooks)) and (declared is True or is_djangos(inline.get_queryset))
 
 
-def inlines_to_read(exposures: Iterable[ModelExposure]) -> dict[type[Model], list[tuple[ModelExposure, type[Any]]]]:
-    """Return the models of inline rows that can be read by themselves, with the pages that show these rows."""
-    found: dict[type[Model], list[tuple[ModelExposure, type[Any]]]] = {}
-    for exposure in exposures:
-        for inline in exposure.options.inlines:
-            # Nobody asks for the table that Django creates for a many-to-many field.
-            if is_readable(inline) and not inline.model._meta.auto_created:
-                found.setdefault(inline.model, []).append((exposure, inline))
-    return found
-
-
 class InlineRowsOptions(ExposureOptions):
     """The options of ``InlineRows``: the pages with the inlines decide on the rows."""
 
@@ -349,6 +344,17 @@ class InlineRows(ReadOnlyExposure):
     def __init__(self, model: type[Model], site: Any, pages: Sequence[tuple[ModelExposure, type[Any]]]) -> None:
         super().__init__(model, site)
         self.pages = tuple(pages)
+
+    @staticmethod
+    def pages_of(exposures: Iterable[ModelExposure]) -> dict[type[Model], list[tuple[ModelExposure, type[Any]]]]:
+        """Return the models of inline rows that can be read by themselves, with the pages that show these rows."""
+        found: dict[type[Model], list[tuple[ModelExposure, type[Any]]]] = {}
+        for exposure in exposures:
+            for inline in exposure.options.inlines:
+                # Nobody asks for the table that Django creates for a many-to-many field.
+                if is_readable(inline) and not inline.model._meta.auto_created:
+                    found.setdefault(inline.model, []).append((exposure, inline))
+        return found
 
     @cached_property
     def has_fixed_pages(self) -> bool:

@@ -111,6 +111,13 @@ LEFT_OUT_META: Final = frozenset(
 )
 
 
+def copy_caller(request: MCPRequest, copy: Any) -> None:
+    """Give a new request the attributes and ``META`` of the caller's request, without what could grant authority."""
+    left_out = LEFT_OUT | vars(copy).keys()
+    copy.__dict__.update({name: value for name, value in vars(request).items() if name not in left_out})
+    copy.META = {name: value for name, value in request.META.items() if name not in LEFT_OUT_META}
+
+
 def changelist_entries(action: str, rows: Iterable[Any]) -> list[Pair]:
     """Return what a page request posts to the admin's list to run an action on rows."""
     selected = [(ACTION_CHECKBOX_NAME, str(row.pk)) for row in rows]
@@ -125,10 +132,8 @@ def changelist_request(model: ModelAccess, entries: Sequence[Pair]) -> MCPReques
     """
     request = model.request
     copy: Any = MCPRequest()
-    left_out = LEFT_OUT | vars(copy).keys()
-    copy.__dict__.update({name: value for name, value in vars(request).items() if name not in left_out})
+    copy_caller(request, copy)
     copy.method = "POST"
-    copy.META = {name: value for name, value in request.META.items() if name not in LEFT_OUT_META}
     copy.META.update(REQUEST_METHOD="POST", SCRIPT_NAME=request.META.get("SCRIPT_NAME", ""))
     copy.META.setdefault("SERVER_NAME", "localhost")
     copy.META.setdefault("SERVER_PORT", "80")

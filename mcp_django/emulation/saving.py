@@ -5,7 +5,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
-from functools import partial
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -36,7 +36,7 @@ from ..orm.suggestions import with_value
 from ..orm.undecodable_values import UNDECODABLE, VALUE_ERRORS
 from ..schema.secrets import holds_hidden
 from .form_filling import FilledForm, bare_key, keep, linked_rows, prepopulated, writable_names
-from .history import Journal
+from .history import HistoryReader, Journal
 from .inline_formsets import InlinePost, management_entries
 from .inline_rows import PageInlines, ShownRows
 from .page_requests import as_page, has_failed, recording, said
@@ -69,6 +69,27 @@ class RowPage:
         self.request = model.request
         self.exposure = model.exposure
         self.obj = obj
+
+    @cached_property
+    def inlines(self) -> PageInlines:
+        """The inlines of the page."""
+        return PageInlines(self.model, self.obj)
+
+    def history(self) -> list[dict[str, Any]]:
+        """Return the row's entries in the admin's history, the newest first, if the admin's history page shows them."""
+        return HistoryReader(self.model, self.obj).entries()
+
+    def saving(self, values: Mapping[str, Any], tool: str) -> "Saving":
+        """Return what saves these values in the row: through the exposure's serializer if it has one, else the page."""
+        kind = PageSaving if self.exposure.serializer_class is None else SerializerSaving
+        return kind(self.model, self.obj, values, tool)
+
+    @staticmethod
+    @contextmanager
+    def transaction(model: ModelAccess) -> Iterator[None]:
+        """Save rows in one transaction: what the database refuses becomes an error that names only visible fields."""
+        with write_refusals(model), one_transaction(model.exposure.model, model.request):
+            yield
 
     def nameable(self) -> set[str]:
         """Return the fields that a caller can name when saving a row: readable ones, form-only ones, and many-to-many
@@ -139,7 +160,7 @@ class RowPage:
         """Refuse to save a row whose version is not the one that the caller read."""
         if version is None:
             return
-        inlines = PageInlines(self.model, self.obj).shown_rows()
+        inlines = self.inlines.shown_rows()
         for key in (django_settings.SECRET_KEY, *django_settings.SECRET_KEY_FALLBACKS):
             if constant_time_compare(self.version(inlines, key=key), str(version)):
                 return
@@ -154,19 +175,6 @@ class Saving(RowPage):
         self.values = values
         self.tool = tool
         self.messages: list[dict[str, str]] = []
-
-    @staticmethod
-    def of(model: ModelAccess, *given: Any) -> "Saving":
-        """Return the saving of a row: ``SerializerSaving`` if its exposure has a serializer, else ``PageSaving``."""
-        kind = PageSaving if model.exposure.serializer_class is None else SerializerSaving
-        return kind(model, *given)
-
-    @staticmethod
-    @contextmanager
-    def transaction(model: ModelAccess) -> Iterator[None]:
-        """Save rows in one transaction: what the database refuses becomes an error that names only visible fields."""
-        with write_refusals(model), one_transaction(model.exposure.model, model.request):
-            yield
 
     def check(self) -> Mapping[str, str]:
         """Check the values without saving them; return the labels of rows and choices that they name, by field."""
@@ -267,22 +275,29 @@ class PageSaving(Saving):
         obj = self.obj
         change = self.obj is not None
         with as_page(request, "GET"):
+            # First, open the page: its form, and the fields that the caller can write.
             initial = None if change else exposure.get_changeform_initial_data(request)
             draft = exposure.get_form(request, obj, change=change)(instance=obj, initial=initial)
             self.inlines = PageInlines(self.model, obj)
             self.writable = writable_names(draft, self._nameable())
             listed = self.listed_fields(draft) if change else {}
+
+            # Then its inlines, unless the values leave all of them as they are.
             self.posts = []
             if not self._leaves_inlines({*self.writable, *listed}):
                 pairs = self.inlines.formsets(draft.instance)
                 known = {inline.admin: inline for inline in self.inlines.all}
                 self.posts = [InlinePost(self.model, obj, admin, formset, known.get(admin)) for admin, formset in pairs]
             writable_posts = {post.name for post in self.posts if post.is_writable()}
+
+            # Find what each value is for: the form, an inline, or the admin's list.
             named = self._named([*self.writable, *listed, *writable_posts])
             if change:
                 named = {name: value for name, value in named.items() if not self._is_as_shown(draft, name, value)}
             for_list = {name: named.pop(name) for name in listed if name in named}
             self.is_left_out = bool(for_list) and not named
+
+            # Fill in the inlines, the slugs and the form.
             for post in self.posts:
                 post.fill(named.pop(post.name, None) if post.name in writable_posts else None)
             if not change:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, wraps
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.db.models import Model, QuerySet
 from django.forms import Field
@@ -14,10 +14,6 @@ from django.forms import Field
 if TYPE_CHECKING:
     from ..context.request import MCPRequest
     from ..functions.asked_parameters import Asked
-
-SKIPPED: Final = ("self", "request", "queryset")
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,26 +32,6 @@ class ActionOptions:
     read_only: bool = False
     atomic: bool = True
     asks: bool = False
-
-
-def runs_anywhere(method: F) -> F:
-    """Wrap a declared action that is a generator, so that the admin can run it too, without progress. The admin only
-    calls its actions, so a generator would do nothing there, and nobody would notice."""
-    if not inspect.isgeneratorfunction(method):
-        return method
-
-    @wraps(method)
-    def run(self: Any, request: Any, *args: Any, **options: Any) -> Any:
-        steps = method(self, request, *args, **options)
-        if hasattr(request, "mcp"):
-            return steps
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                return end.value
-
-    return run  # type: ignore[return-value]
 
 
 class Action:
@@ -172,6 +148,9 @@ class Action:
 class FunctionAction(Action):
     """An action declared as a method ``(self, request, queryset, **arguments)`` with ``@mcp.action``."""
 
+    # The parameters that are no arguments of a call.
+    SKIPPED: ClassVar = ("self", "request", "queryset")
+
     def __init__(self, exposure: Any, name: str) -> None:
         self.function: Callable[..., Any] = getattr(exposure, name)
         super().__init__(exposure, name, getattr(self.function, "mcp_action", None) or ActionOptions())
@@ -182,14 +161,14 @@ class FunctionAction(Action):
         """The parameters of the declared action that are questions."""
         from ..functions.asked_parameters import asked_parameters
 
-        return asked_parameters(self.function, SKIPPED)
+        return asked_parameters(self.function, self.SKIPPED)
 
     @cached_property
     def signature(self) -> Any:
         """The schema and validation of the declared action's parameters that are not questions."""
         from ..functions.project_function import signature_schema
 
-        return signature_schema(self.function, skip=(*SKIPPED, *(item.name for item in self.questions)))
+        return signature_schema(self.function, skip=(*self.SKIPPED, *(item.name for item in self.questions)))
 
     @property
     def has_form(self) -> bool:

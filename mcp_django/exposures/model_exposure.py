@@ -33,17 +33,7 @@ if TYPE_CHECKING:
 
 # Fields with values too long for a column of a page.
 BULKY: Final = (TextField, JSONField, BinaryField)
-# The methods of the admin's pages and inlines that decide which fields are shown.
-FIELD_HOOKS: Final = ("get_fields", "get_fieldsets", "get_readonly_fields", "get_exclude")
-# Methods that can leave fields out of the form, and so out of a page that declares no fields.
 DELETE_HOOKS: Final = ("delete_model", "delete_queryset")
-FORM_HOOKS: Final = (
-    "_get_form_for_get_fields",
-    "formfield_for_choice_field",
-    "formfield_for_dbfield",
-    "formfield_for_foreignkey",
-    "formfield_for_manytomany",
-)
 # By verb, the permissions of which Django's own hooks require one.
 ENOUGH: Final = {"view": ("view", "change"), "add": ("add",), "change": ("change",), "delete": ("delete",)}
 
@@ -56,6 +46,16 @@ def is_djangos(function: Callable[..., Any]) -> bool:
 class ExposureOptions:
     """The options of a ``ModelExposure``, the same for every caller; as ``_meta`` has those of a model."""
 
+    # The methods of the admin's pages and inlines that decide which fields are shown.
+    FIELD_HOOKS: ClassVar = ("get_fields", "get_fieldsets", "get_readonly_fields", "get_exclude")
+    # Methods that can leave fields out of the form, and so out of a page that declares no fields.
+    FORM_HOOKS: ClassVar = (
+        "_get_form_for_get_fields",
+        "formfield_for_choice_field",
+        "formfield_for_dbfield",
+        "formfield_for_foreignkey",
+        "formfield_for_manytomany",
+    )
     # Whether inlines of the model, on pages of other models, only show rows that ``get_queryset`` returns.
     narrows_inlines = True
     # Whether a page first finds the keys of its rows, and then computes columns for these rows only.

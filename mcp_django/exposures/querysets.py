@@ -71,26 +71,7 @@ def _has_values(queryset: Any) -> bool:
     return queryset._fields is not None
 
 
-def with_loaded(queryset: QuerySet[Any], paths: set[str]) -> QuerySet[Any]:
-    """Return the queryset with these columns loaded, despite its ``only()`` or ``defer()``. Otherwise each row would
-    fetch them with a query of its own, and a relation could not be followed at all."""
-    query: Any = queryset.query
-    names, is_defer = query.deferred_loading
-    paths = {path for path in paths if path not in query.annotations}
-    if not is_defer:
-        return queryset.defer(None).only(*sorted({*names, *paths}))
-    needed = {_root(queryset.model, path) for path in paths}
-    left = sorted(name for name in names if "__" in name or _root(queryset.model, name) not in needed)
-    if len(left) < len(names):
-        return queryset.defer(None).defer(*left)
-    return queryset
-
-
-def _root(model: type[Model], path: str) -> str:
-    return str(model._meta.get_field(path.partition("__")[0]).name)
-
-
-class _Derived(BaseTable):
+class DerivedTable(BaseTable):
     """A query in the place of a table."""
 
     def __init__(self, table_name: str, alias: str, rows: QuerySet[Any]) -> None:
@@ -104,21 +85,21 @@ class _Derived(BaseTable):
         quote = getattr(compiler, "quote_name", None) or compiler.quote_name_unless_alias
         return f"({sql}) {quote(self.table_alias)}", params
 
-    def relabeled_clone(self, change_map: dict[str | None, str]) -> "_Derived":
+    def relabeled_clone(self, change_map: dict[str | None, str]) -> "DerivedTable":
         """Return the same rows under another alias."""
-        return _Derived(self.table_name, change_map.get(self.table_alias, str(self.table_alias)), self.rows)
+        return DerivedTable(self.table_name, change_map.get(self.table_alias, str(self.table_alias)), self.rows)
 
+    @classmethod
+    def queryset(cls, model: type[Model], rows: QuerySet[Any]) -> QuerySet[Any]:
+        """Return a queryset of ``model`` whose table is the subquery ``rows``. Everything, filters and groups too,
+        applies to the rows of the subquery, in the database."""
+        found: QuerySet[Any] = model._base_manager.using(rows.db)
+        alias = found.query.get_initial_alias()
+        found.query.alias_map[alias] = cls(model._meta.db_table, alias, rows)
+        # Without a condition, ``leaves_out_nothing()`` would take it for all rows of the table.
+        return found.filter(pk__isnull=False)
 
-def derived(model: type[Model], rows: QuerySet[Any]) -> QuerySet[Any]:
-    """Return a queryset of ``model`` whose table is the subquery ``rows``. Everything, filters and groups too, applies
-    to the rows of the subquery, in the database."""
-    found: QuerySet[Any] = model._base_manager.using(rows.db)
-    alias = found.query.get_initial_alias()
-    found.query.alias_map[alias] = _Derived(model._meta.db_table, alias, rows)
-    # Without a condition, ``leaves_out_nothing()`` would take it for all rows of the table.
-    return found.filter(pk__isnull=False)
-
-
-def is_derived(rows: QuerySet[Any]) -> bool:
-    """Return whether the queryset's table is a subquery."""
-    return any(isinstance(table, _Derived) for table in rows.query.alias_map.values())
+    @classmethod
+    def is_in(cls, rows: QuerySet[Any]) -> bool:
+        """Return whether the queryset's table is a subquery."""
+        return any(isinstance(table, cls) for table in rows.query.alias_map.values())

@@ -9,7 +9,7 @@ from typing import Any, Final
 from django.db.models import Q, Subquery, Value
 
 from ..exceptions import ToolError
-from ..exposures.querysets import is_derived
+from ..exposures.querysets import DerivedTable
 from .access import ModelAccess
 from .aggregates.functions import FUNCTIONS, result_of
 from .arithmetic import combined, shift, value_of
@@ -61,7 +61,7 @@ def aggregate_value(model: ModelAccess, value: Mapping[str, Any], where: Callabl
     result = result_of(function, target.column)
     own = model.exposure.get_queryset(model.request)
     rows = model.exposure.model._base_manager.using(own.db).order_by()
-    if is_derived(own):
+    if DerivedTable.is_in(own):
         # The model's own table lacks the columns of a derived queryset.
         rows = own.order_by()
     elif not model.sees_every_row:

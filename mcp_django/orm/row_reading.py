@@ -17,7 +17,6 @@ from django.core.exceptions import ObjectDoesNotExist
 from django.db.models import Model, QuerySet
 
 from ..exceptions import NotFound, ToolError, Unreadable
-from ..exposures.querysets import with_loaded
 from ..runtime.failing_hooks import call_hook
 from ..schema.secrets import is_sensitive
 from .access import ModelAccess, columns_of
@@ -245,7 +244,7 @@ class InstancePlan:
         if self.many:
             rows = rows.prefetch_related(*self.many)
         # The sort values as stored are no fields.
-        rows = with_loaded(rows, {*self.layout.paths, *self.paths}.difference(self.query.key_names))
+        rows = _with_loaded(rows, {*self.layout.paths, *self.paths}.difference(self.query.key_names))
         if self.paths:
             rows = with_related(rows, self.paths, self.relations)
         if self.left_out:
@@ -389,3 +388,22 @@ def whole_row(model: ModelAccess, pk: Any) -> Model:
         if row is None or not model.may_row("view", row):
             raise NotFound from None
         return row
+
+
+def _with_loaded(queryset: QuerySet[Any], paths: set[str]) -> QuerySet[Any]:
+    """Return the queryset with these columns loaded, despite its ``only()`` or ``defer()``. Otherwise each row would
+    fetch them with a query of its own, and a relation could not be followed at all."""
+    query: Any = queryset.query
+    names, is_defer = query.deferred_loading
+    paths = {path for path in paths if path not in query.annotations}
+    if not is_defer:
+        return queryset.defer(None).only(*sorted({*names, *paths}))
+    needed = {_root(queryset.model, path) for path in paths}
+    left = sorted(name for name in names if "__" in name or _root(queryset.model, name) not in needed)
+    if len(left) < len(names):
+        return queryset.defer(None).defer(*left)
+    return queryset
+
+
+def _root(model: type[Model], path: str) -> str:
+    return str(model._meta.get_field(path.partition("__")[0]).name)

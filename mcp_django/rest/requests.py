@@ -25,7 +25,7 @@ from rest_framework.response import Response
 
 from ..context.request import MCPRequest
 from ..context.session_and_messages import MemoryMessages, MemorySession
-from ..emulation.page_requests import LEFT_OUT, LEFT_OUT_META
+from ..emulation.page_requests import copy_caller
 from ..exceptions import ToolError
 from ..orm.database_writes import refusals
 from ..orm.query_limits import write_transaction
@@ -78,8 +78,8 @@ def rest_request(
     project's middleware has set are copied.
     """
     copy: Any = RestRequest()
-    left_out = LEFT_OUT | vars(copy).keys() | {"_current_scheme_host"}
-    copy.__dict__.update({name: value for name, value in vars(request).items() if name not in left_out})
+    copy_caller(request, copy)
+    copy.__dict__.pop("_current_scheme_host", None)
     copy.method = route.method.upper()
     copy.path = unquote(path)
     copy.path_info = "/" + copy.path.removeprefix(get_script_prefix())
@@ -88,11 +88,7 @@ def rest_request(
     copy.META = {
         "SERVER_NAME": "localhost",
         "SERVER_PORT": "80",
-        **{
-            name: value
-            for name, value in request.META.items()
-            if name not in LEFT_OUT_META and not name.startswith(TRANSPORT)
-        },
+        **{name: value for name, value in copy.META.items() if not name.startswith(TRANSPORT)},
         "REQUEST_METHOD": copy.method,
         "SCRIPT_NAME": get_script_prefix().rstrip("/"),
         "PATH_INFO": copy.path_info,

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Final
 
 import orjson
@@ -12,8 +12,6 @@ from ..conf import settings
 from ..context.request import MCPRequest
 from ..context.tickets import Ticket
 from ..context.tool_results import ToolResult
-from ..emulation.history import HistoryReader
-from ..emulation.inline_rows import PageInlines
 from ..emulation.saving import RowPage
 from ..exceptions import NotFound, ToolError
 from ..orm.access import ModelAccess, access_of, columns_of
@@ -64,6 +62,11 @@ class Record:
         self.labels = labels
         self.text_limit = text_limit
 
+    @cached_property
+    def page(self) -> RowPage:
+        """The page of the row in the admin."""
+        return RowPage(self.model, self.row)
+
     def payload(self, fields: Sequence[str] | None = None, *, is_brief: bool = False) -> dict[str, Any]:
         """Return the result of ``get_record``: ``{model, pk, uri, label, permissions, admin_url?, hint?, fields}``.
 
@@ -110,12 +113,12 @@ class Record:
     ) -> dict[str, Any]:
         """Return the record in full for ``get_record``, with its ``version`` and ``inlines``, None for all."""
         payload = self.payload(fields, is_brief=is_brief)
-        page = PageInlines(self.model, self.row)
-        found = page.shown_rows()
-        rows, notes = page.show([i for i in found if inlines is None or i.inline.name in inlines])
+        shown = self.page.inlines
+        found = shown.shown_rows()
+        rows, notes = shown.show([i for i in found if inlines is None or i.inline.name in inlines])
         values = payload.pop("fields")
         hints = [payload.pop("hint")] if "hint" in payload else []
-        payload["version"] = RowPage(self.model, self.row).version(found, shown=values)
+        payload["version"] = self.page.version(found, shown=values)
         if hints or notes:
             payload["hint"] = "; ".join([*hints, *notes])
         payload["fields"] = values
@@ -146,7 +149,7 @@ class Record:
         names = given.names("fields")
         # The admin URL is always in the result.
         wanted = [name for name in names if name != Address.ADMIN_URL or name in shown]
-        inlines = {inline.name for inline in PageInlines(self.model, row).all}
+        inlines = {inline.name for inline in self.page.inlines.all}
         # The page of this row can show fields that the pages of other rows do not.
         others = [name for name in wanted if name not in inlines and name not in shown]
         columns = RowArguments(self.model, {"fields": others}).columns() if others else ()
@@ -254,7 +257,7 @@ class GetRecord(RecordTool):
         if given.get("related") is not None:
             payload["related"] = record.related(given)
         if given.flag("history"):
-            payload["history"] = HistoryReader(model, found.row).entries()
+            payload["history"] = record.page.history()
         return ToolResult(structured=payload)
 
     def _find(self, request: MCPRequest, given: Arguments) -> tuple[ModelAccess, FoundRow]:

@@ -1,23 +1,17 @@
 """The overview of a model in few words: what an AI model needs to query and write its records."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from copy import copy, deepcopy
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from django.db.models import Model
-from django.forms import BaseModelForm, ModelChoiceField
-from django.forms.models import apply_limit_choices_to_to_formfield
+from django.forms import BaseModelForm
 
 from ..conf import settings
 from ..context.request import MCPRequest
 from ..emulation.admin_exposure import AdminExposure
-from ..emulation.form_filling import writable_names
-from ..emulation.html_forms import first_choice
-from ..emulation.inline_rows import Inline, PageInlines
-from ..emulation.saving import RowPage
-from ..exposures.model_exposure import FORM_HOOKS
+from ..emulation.inline_rows import PageInlines
+from ..emulation.writable_forms import WritableForm
 from ..orm.access import ModelAccess, access_of, columns_of
 from ..orm.allowed_filters import filters_of
 from ..orm.columns import Column
@@ -26,7 +20,6 @@ from ..orm.named_filters import named_filters_of
 from ..orm.path import computed_word
 from ..orm.search import unsearched
 from ..runtime.failing_hooks import call_hook
-from ..schema.form_schemas import form_schema
 from ..schema.secrets import clean_text
 from ..scopes import WRITE
 
@@ -66,51 +59,6 @@ def choice_words(pairs: Iterable[tuple[str, str]]) -> str:
         speaks = (len(value) >= SPEAKING and not value.isdecimal()) or value.lower() == label.lower()
         shown.append(value if speaks else f"{value}={label}")
     return "|".join(shown[:MAX_CHOICES] + ["…"] * (len(shown) > MAX_CHOICES))
-
-
-@dataclass(frozen=True, slots=True)
-class Writing:
-    """A writable form of the model overview: an admin page's unbound form, and the fields the caller may set."""
-
-    form: Any
-    names: Sequence[str]
-    # An update may leave out any field.
-    is_update: bool = False
-
-    def schema(self, among: Collection[str] | None = None) -> dict[str, Any]:
-        """Return the JSON Schema of the fields in a writable form of the model overview, or of those in ``among``."""
-        shown = set(self.names) if among is None else {*self.names} & {*among}
-        schema = form_schema(self.form, exclude=self.form.fields.keys() - shown) if shown else {}
-        return {name: part for name, part in schema.items() if name != "required" or not self.is_update}
-
-    def requires(self, name: str) -> bool:
-        """Return whether the model overview marks the field as required for a new row."""
-        field = self.form.fields[name]
-        if not field.required or self.form.get_initial_for_field(field, name) not in field.empty_values:
-            return False
-        # A browser posts the first option of a select that has no blank one.
-        looks_up = isinstance(field, ModelChoiceField)
-        return looks_up or not any(value for _, value in first_choice(field.widget, name))
-
-
-def _unbound(form_class: Any, row: Model | None) -> Any:
-    """Return an unbound form for the model overview, which only reads it.
-
-    A form copies all of its fields, which is most of the work for a wide model. Only those that a form changes itself,
-    choices of rows, are copied here, unless the project has its own ``__init__``.
-    """
-    if form_class.__init__ is not BaseModelForm.__init__:
-        return form_class(instance=row)
-    form = form_class.__new__(form_class)
-    form.base_fields = {}
-    form.__init__(instance=row)
-    del form.base_fields
-    for name, field in form_class.base_fields.items():
-        form.fields[name] = field
-        if isinstance(field, ModelChoiceField):
-            form.fields[name] = deepcopy(field)
-            apply_limit_choices_to_to_formfield(form.fields[name])
-    return form
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +164,7 @@ class Overview:
     # Writable fields
 
     @cached_property
-    def forms(self) -> tuple[Writing | None, Writing | None]:
+    def forms(self) -> tuple[WritableForm | None, WritableForm | None]:
         """The forms that the model overview describes: add form and change form, None for one that callers may not use.
 
         The change form is that of an empty row, or of a sample row where the caller can set more. Sample rows are tried
@@ -226,13 +174,17 @@ class Overview:
             return None, None
         exposure = self.exposure
         (may_add, may_change) = map(self.model.may, ("add", "change"))
-        add = call_hook(exposure.label, "The add page", self._form, None, default=None) if may_add else None
+        add = (
+            call_hook(exposure.label, "The add page", WritableForm.of, self.model, None, default=None)
+            if may_add
+            else None
+        )
         if add is not None and may_change and self._is_one_page(add.form):
             return add, add
         added = {*add.names} if add is not None else set()
-        best: Writing | None = None
+        best: WritableForm | None = None
         for row in self.model.sample_rows() if may_change else ():
-            found = call_hook(exposure.label, "The change page", self._form, row, default=None)
+            found = call_hook(exposure.label, "The change page", WritableForm.of, self.model, row, default=None)
             if found is not None and (best is None or len(found.names) > len(best.names)):
                 best = found
             if best is not None and (not exposure.options.has_own_pages or (best.names and added <= {*best.names})):
@@ -247,27 +199,10 @@ class Overview:
         exposure = self.exposure
         if not isinstance(exposure, AdminExposure) or exposure.options.has_own_pages:
             return False
-        is_stock = type(form).__init__ is BaseModelForm.__init__ and not exposure.overrides(*FORM_HOOKS)
+        is_stock = type(form).__init__ is BaseModelForm.__init__ and not exposure.overrides(
+            *exposure.options.FORM_HOOKS
+        )
         return is_stock and not exposure.model_admin.list_editable
-
-    def _form(self, row: Model | None) -> Writing:
-        request = self.request
-        exposure = self.exposure
-        # With change=True, the admin's form has no fields if the caller cannot change this row: others may allow it.
-        change = row is not None and self.model.may_row("change", row)
-        page = RowPage(self.model, row)
-        form = _unbound(exposure.get_form(request, row, change=change), row)
-        if row is not None:
-            # Only the admin's list edits these fields, so a page never requires them.
-            for name, field in page.listed_fields(form).items():
-                form.fields[name] = copy(field)
-                form.fields[name].required = False
-        for field in form.fields.values():
-            if isinstance(field, ModelChoiceField):
-                # Callers name rows by primary key, whatever the column stores.
-                field.to_field_name = None
-        known = page.nameable()
-        return Writing(form, writable_names(form, known), is_update=row is not None)
 
     @cached_property
     def uses(self) -> Mapping[str, Use]:
@@ -288,7 +223,7 @@ class Overview:
     def _inline_names(self) -> Iterator[str]:
         page = PageInlines.of_any_row(self.model)
         for inline in page.all:
-            fields = self._fields_of_inline(inline, page.obj)
+            fields = page.form_fields(inline)
             key = inline.admin.opts.pk.name
             names = [f"{key}*"] if key in fields else []
             for column in columns_of(self.exposure.options.of_inline(inline.admin), inline.fields):
@@ -317,7 +252,7 @@ class Overview:
                 and call_hook(label, f"{inline.name} may {verb}", verdict, self.request, obj, default=False)
             ]
             rows = self.exposure.options.of_inline(admin)
-            fields = self._fields_of_inline(inline, page.obj)
+            fields = page.form_fields(inline)
             words = [f"{admin.opts.pk.name} required in a new row"] if admin.opts.pk.name in fields else []
             for column in columns_of(rows, inline.fields):
                 field = fields.get(column.name)
@@ -326,13 +261,6 @@ class Overview:
                     use = "required" if _is_required(field) else "optional"
                 words.append(" ".join([column.name, *(type_words(self.request, column) or ["text"]), use]))
             yield f"{inline.name}: rows of {rows.label}, may {' '.join(verbs) or 'nothing'}: {', '.join(words)}"
-
-    def _fields_of_inline(self, inline: Inline, row: Model | None) -> Mapping[str, Any]:
-        """For the model overview, return the form fields of a new row of an inline."""
-        hook = f"get_formset of {inline.name}"
-        ask = inline.admin.get_formset
-        formset = call_hook(self.exposure.label, hook, ask, self.request, row, default=None)
-        return formset.form.base_fields if formset is not None else {}
 
 
 def _is_required(field: Any) -> bool:

@@ -19,7 +19,7 @@ from ..context.tool_results import ToolResult
 from ..emulation.bulk_writes import BulkWrite
 from ..emulation.deleting import Deleting
 from ..emulation.picked_rows import Selection
-from ..emulation.saving import RowPage, Saving
+from ..emulation.saving import RowPage
 from ..exceptions import NotFound, NotPermitted, ToolError, Unreadable
 from ..orm.access import ModelAccess, access_of
 from ..orm.column_values import pk_text, render
@@ -138,9 +138,10 @@ class WriteTool(Tool):
                 raise ToolError(RowFinder.NOT_FOUND) from None
         return row
 
-    def saved(self, saving: Saving, done: str) -> ToolResult:
+    def saved(self, page: RowPage, values: Mapping[str, Any], done: str) -> ToolResult:
         """Save the row of ``create_record`` or ``update_record``, and return what the caller sees now: a new row as a
         whole, and of an updated row what the caller named and what hooks have changed."""
+        saving = page.saving(values, self.name)
         request = saving.request
         exposure = saving.exposure
         before = dict(vars(saving.obj)) if saving.obj is not None else None
@@ -185,8 +186,8 @@ class CreateRecord(WriteTool):
         request.go_to(exposure, "add")
         self.check_allowed(model)
         values = given.object("values")
-        with Saving.transaction(model):
-            return self.saved(Saving.of(model, None, values, self.name), "created")
+        with RowPage.transaction(model):
+            return self.saved(RowPage(model, None), values, "created")
 
 
 class UpdateRecord(WriteTool):
@@ -219,9 +220,9 @@ class UpdateRecord(WriteTool):
         if many := self.bulk(model, given):
             return many.update()
         values = given.object("values")
-        with Saving.transaction(model):
+        with RowPage.transaction(model):
             row = self.row_to_write(model, given)
-            return self.saved(Saving.of(model, row, values, self.name), "updated")
+            return self.saved(RowPage(model, row), values, "updated")
 
 
 class DeleteRecord(WriteTool):

@@ -6,7 +6,7 @@ from django.contrib import admin
 
 from mcp_django import MCPSite, site
 from mcp_django.context.request import MCPContext, MCPRequest
-from mcp_django.emulation.admin_exposure import AdminExposure, action_parts
+from mcp_django.emulation.admin_exposure import AdminExposure
 from mcp_django.orm.permission_queries import load_permissions
 from mcp_django.testing import MCPClient
 from mcp_django.tools.aggregate_records import AggregateRecords
@@ -422,4 +422,8 @@ def test_buttons_of_a_change_page_are_actions():
 def test_an_action_is_taken_apart_in_each_version_of_django():
     # Django 6.1 has objects for them.
     made = SimpleNamespace(func=len, name="count", plural_description="Count them")
-    assert action_parts(made) == action_parts((len, "count", "Count them")) == (len, "count", "Count them")
+    assert (
+        AdminExposure.action_parts(made)
+        == AdminExposure.action_parts((len, "count", "Count them"))
+        == (len, "count", "Count them")
+    )

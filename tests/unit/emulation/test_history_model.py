@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.context.request import Client, MCPRequest
-from mcp_django.emulation.history_model import decides_by_row
+from mcp_django.emulation.history_model import HistoryRows
 from mcp_django.tools.aggregate_records import AggregateRecords
 from mcp_django.tools.get_record import GetRecord
 from mcp_django.tools.list_and_describe_models import DescribeModel, ListModels
@@ -258,8 +258,13 @@ class ByAnything(AuthorAdmin):
 
 
 def test_models_whose_admin_decides_row_by_row_keep_their_history_on_its_pages() -> None:
-    assert [decides_by_row(owner) for owner in (AuthorAdmin, ByUser, ByRow, ByAnything)] == [False, False, True, True]
-    assert not decides_by_row(SomeAuthors)
+    assert [HistoryRows.leaves_out(owner) for owner in (AuthorAdmin, ByUser, ByRow, ByAnything)] == [
+        False,
+        False,
+        True,
+        True,
+    ]
+    assert not HistoryRows.leaves_out(SomeAuthors)
     writer = make_superuser()
     entry(writer, make_author("Hidden"), changed("Name"))
     entry(writer, Tag.objects.create(name="tag"), changed("Name"))

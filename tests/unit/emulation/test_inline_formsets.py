@@ -10,7 +10,7 @@ from django.contrib.admin.models import LogEntry
 from django.forms import BaseInlineFormSet, ModelForm
 
 from mcp_django.emulation.inline_formsets import InlinePost
-from mcp_django.emulation.saving import Saving
+from mcp_django.emulation.saving import RowPage
 from mcp_django.orm.access import access_of
 from mcp_django.tools.write_tools import CreateRecord, UpdateRecord
 from tests.factories import make_superuser, make_user
@@ -358,7 +358,8 @@ def test_standing_rows_are_not_read_where_only_djangos_code_would_see_them(
     read: list[int] = []
     monkeypatch.setattr(Remark, "from_db", classmethod(lambda cls, *values: read.append(1)))
     values = {"customer": "Bob", **({"invoice": [{"text": "paid"}]} if named else {})}
-    Saving.of(access_of(root)[root.mcp.site.exposures[Order]], order, values, "update_record").save()
+    page = RowPage(access_of(root)[root.mcp.site.exposures[Order]], order)
+    page.saving(values, "update_record").save()
     assert read == []
     order.refresh_from_db()
     assert order.customer == "Bob"

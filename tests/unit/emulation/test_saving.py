@@ -4,7 +4,7 @@ from django.contrib.admin.models import ADDITION, LogEntry
 from django.utils.text import slugify
 
 from mcp_django import MCPSite, ModelExposure, site
-from mcp_django.emulation.saving import Saving
+from mcp_django.emulation.saving import RowPage
 from mcp_django.orm.access import access_of
 from mcp_django.tools.write_tools import CreateRecord, UpdateRecord
 from tests.factories import make_author, make_book, make_superuser
@@ -55,6 +55,6 @@ def test_a_proxy_is_written_as_itself():
     book = make_book(status=Book.Status.PUBLISHED)
     row = PublishedBook.objects.get(pk=book.pk)
     model = access_of(root)[site.exposures[PublishedBook]]
-    saved, changed = Saving.of(model, row, {"title": "New"}, "update_record").save()
+    saved, changed = RowPage(model, row).saving({"title": "New"}, "update_record").save()
     assert (type(saved), changed) == (PublishedBook, ["title"])
     assert LogEntry.objects.get(content_type__model="publishedbook").object_id == str(book.pk)

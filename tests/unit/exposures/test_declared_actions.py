@@ -4,7 +4,7 @@ import pytest
 from django.http import HttpRequest
 
 import mcp_django as mcp
-from mcp_django.exposures.declared_actions import Action, ActionOptions, runs_anywhere
+from mcp_django.exposures.declared_actions import Action, ActionOptions
 from mcp_django.functions.asked_parameters import finished
 from tests.tool_calls import request_of
 
@@ -13,7 +13,7 @@ def test_a_generator_runs_to_its_end_without_mcp():
     seen, request = [], request_of(None)
 
     class Admin:
-        @runs_anywhere
+        @mcp.action
         def work(self, request, queryset):
             """Work."""
             seen.append(queryset)
@@ -21,7 +21,7 @@ def test_a_generator_runs_to_its_end_without_mcp():
             seen.append("end")
             return "done"
 
-        @runs_anywhere
+        @mcp.action
         def plain(self, request, queryset):
             return queryset
 

@@ -4,7 +4,7 @@ import pytest
 from django.core.exceptions import EmptyResultSet
 from django.db.models import Count, Q
 
-from mcp_django.exposures.querysets import derived, is_derived, leaves_out_nothing
+from mcp_django.exposures.querysets import DerivedTable, leaves_out_nothing
 from tests.factories import make_author
 from tests.testapp.models import Author, Tag
 
@@ -22,7 +22,7 @@ def columns(queryset):
 
 
 def derived_names(**conditions):
-    return derived(Tag, Author.objects.order_by().filter(**conditions).values("id", "name"))
+    return DerivedTable.queryset(Tag, Author.objects.order_by().filter(**conditions).values("id", "name"))
 
 
 def test_conditions_and_groups_are_the_databases():
@@ -52,6 +52,6 @@ def test_they_are_never_taken_for_the_whole_table():
 
 
 def test_they_are_told_from_the_rows_of_a_table():
-    assert is_derived(derived_names())
-    assert is_derived(derived_names().filter(name="Ben"))
-    assert not is_derived(Author.objects.filter(pk__in=derived_names().values("pk")))
+    assert DerivedTable.is_in(derived_names())
+    assert DerivedTable.is_in(derived_names().filter(name="Ben"))
+    assert not DerivedTable.is_in(Author.objects.filter(pk__in=derived_names().values("pk")))

@@ -14,7 +14,7 @@ import mcp_django
 from mcp_django.context.call_restrictions import MODELS, NARROWED_TO, narrow
 from mcp_django.context.request import MCPRequest
 from mcp_django.emulation.picked_rows import Selection
-from mcp_django.emulation.saving import Saving
+from mcp_django.emulation.saving import RowPage
 from mcp_django.exceptions import NotFound
 from mcp_django.orm import compiled_queries
 from mcp_django.orm.access import ModelAccess, access_of
@@ -53,7 +53,7 @@ USES: dict[str, Callable[[ModelAccess, Book], Any]] = {
     "an order": lambda model, book: Orderings(model).default().keys,
     "names of orders": lambda model, book: Orderings(model).names(),
     "a selection": lambda model, book: Selection(model, {"pks": [book.pk]}),
-    "saving": lambda model, book: Saving.of(model, book, {"title": "Other"}, "update_record"),
+    "saving": lambda model, book: RowPage(model, book).saving({"title": "Other"}, "update_record"),
     "a deletion": lambda model, book: plan_deletion(model, book),
 }
 
