@@ -15,7 +15,7 @@ from ..server.kernel import Reply
 from ..server.methods.handler_interface import Later
 from ..signin import SignIn
 from ..sites import MCPSite
-from .call_execution import begin, conclude
+from .call_execution import CallExecution
 
 # The client name that management commands use.
 NAME: Final = "manage.py"
@@ -88,11 +88,11 @@ class LocalClient:
         try:
             call = classify(encode(message), None, session=None)
             assert isinstance(call, Call)
-            request = self.new_request()
-            outcome = begin(request, call)
+            execution = CallExecution(self.new_request(), call)
+            outcome = execution.begin()
             if not isinstance(outcome, Reply | Later):
                 raise self.CallFailed(f"{method} continues after its answer, which is not possible here.")
-            answer = decode(conclude(request, call, outcome).body)
+            answer = decode(execution.conclude(outcome).body)
         except Rejected as rejected:
             raise self.CallFailed(rejected.error.message, rejected.error.data) from None
         except InsufficientScope as error:

@@ -15,20 +15,18 @@ from typing import Any, Final, TypeVar
 
 from django.db import Error as DatabaseUnavailable
 
-from ...context.request import MCPRequest
-from ...exceptions import Cancelled, InsufficientScope
+from ...exceptions import Cancelled
 from ...protocol.eras import Batch, Call, Rejected, classify
-from ...protocol.errors import InvalidRequest
 from ...protocol.headers import RequestHeaders
-from ...protocol.messages import ClientResponse, encode
+from ...protocol.messages import ClientResponse
 from ...protocol.server_sent_events import ServerSentEvent
 from ...protocol.versions import Revisions
 from ...runtime.thread_pools import Busy, give_up, in_thread
 from ...server.kernel import Reply
-from ...server.methods.handler_interface import Asked, Later, Listen
+from ...server.methods.handler_interface import Asked, Later
 from ...server.stored_streams import Resumption, SessionStreams, StoredStream
 from ...subscriptions.bus import bus
-from ..call_execution import begin, conclude, in_time, perform
+from ..call_execution import CallExecution
 from ..notification_queues import Outbox
 from .asgi_consumer import KEEP_ALIVE_EVERY, ClientGone, Connection
 from .event_streams import GRACE, LAST_WORDS, CallLog, Tail
@@ -59,9 +57,9 @@ class CallRunner:
 
     async def do(self, later: Later) -> Reply | Asked:
         """Run the work of the call, and send its notifications; return its reply or its questions."""
-        exchange = self.exchange
-        work = perform(exchange.request, self.call, later)
-        self.work = asyncio.ensure_future(in_time(exchange.request, self.call, exchange.time_left, work))
+        execution = CallExecution(self.exchange.request, self.call)
+        in_time = execution.in_time(self.exchange.time_left, execution.perform(later))
+        self.work = asyncio.ensure_future(in_time)
         self.work.add_done_callback(lambda _: self.outbox.end())
         try:
             while (messages := await self.outbox.next()) is not None:
@@ -122,7 +120,8 @@ class DirectCall(CallRunner):
     def in_this_thread(self) -> Response:
         """Run the call to its end in this thread and return the response, for WSGI servers."""
         exchange = self.exchange
-        return exchange.guarded(lambda: exchange.respond(conclude(exchange.request, self.call, self.outcome)))
+        execution = CallExecution(exchange.request, self.call)
+        return exchange.guarded(lambda: exchange.respond(execution.conclude(self.outcome)))
 
 
 class BatchCall:
@@ -170,22 +169,11 @@ class BatchCall:
                 case Call(id=None):
                     exchange.take_notification(item)
                 case Call():
-                    request = exchange.request
-                    bodies.append(conclude(request, item, begin_late(request, item)).body)
+                    execution = CallExecution(exchange.request, item)
+                    bodies.append(execution.conclude(execution.begin_late()).body)
         if not bodies:
             return Response(202, headers=exchange.cors())
         return exchange.respond(Reply(b"[" + b",".join(bodies) + b"]"))
-
-
-def begin_late(request: MCPRequest, call: Call) -> Reply | Later | Asked:
-    """Begin a call in its runner when the HTTP head may be sent already: missing scopes become a JSON-RPC error."""
-    try:
-        outcome = begin(request, call)
-    except InsufficientScope as error:
-        return Reply(encode(InvalidRequest(str(error)).response(call.id, modern=False)))
-    # Only the modern era, which has no sessions, has subscriptions/listen.
-    assert not isinstance(outcome, Listen)
-    return outcome
 
 
 class Resumed:
@@ -214,7 +202,7 @@ class Resumed:
         assert isinstance(call, Call)
         request.mcp.live = True
         request.mcp.answers = resumption.answers
-        return call, begin_late(request, call)
+        return call, CallExecution(request, call).begin_late()
 
 
 class SessionCall(CallRunner):

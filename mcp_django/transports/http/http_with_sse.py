@@ -19,10 +19,10 @@ from ...runtime.thread_pools import Handover, in_thread
 from ...server.sessions import ClientSession
 from ...server.stored_streams import SessionStreams, StoredStream
 from ...sites import MCPSite
-from ..call_execution import LANES
+from ..call_execution import CallExecution
 from ..notification_queues import Mailbox, relay
 from .asgi_consumer import Connection, MCPConsumer, Runner
-from .call_runners import SessionCall, begin_late
+from .call_runners import SessionCall
 from .event_streams import SessionChanges, Tail
 from .http_exchange import Exchange, Refused, Response, SessionNotFound
 
@@ -68,11 +68,13 @@ class SSEExchange(Exchange):
         if call.id is None:
             self.take_notification(call)
             return accepted
-        work = partial(self.guarded, partial(self._run, session, call, stream.id))
-        return Handover(LANES.get(call.method, "reads"), self.caller, work)
+        execution = CallExecution(self.request, call)
+        work = partial(self.guarded, partial(self._run, session, execution, stream.id))
+        return Handover(execution.lane, self.caller, work)
 
-    def _run(self, session: ClientSession, call: Call, stream_id: str) -> "SharedCall":
-        outcome = begin_late(self.request, call)
+    def _run(self, session: ClientSession, execution: CallExecution, stream_id: str) -> "SharedCall":
+        outcome = execution.begin_late()
+        call = execution.call
         if call.method == "initialize":
             session.introduce(call)
         return SharedCall(self, call, outcome, stream_id)

@@ -22,7 +22,7 @@ from ...server.methods.handler_interface import Later, Listen
 from ...server.sessions import ClientSession
 from ...server.stored_streams import SessionStreams, StoredStream
 from ...sites import MCPSite
-from ..call_execution import LANES, begin
+from ..call_execution import CallExecution
 from .asgi_consumer import MCPConsumer, Runner
 from .call_runners import BatchCall, DirectCall, Resumed, SessionCall
 from .event_streams import ListenStream, SessionStream, Tail
@@ -93,13 +93,15 @@ class StreamableExchange(Exchange):
                     error = InvalidRequest("Invalid request: the session is already initialized")
                     raise Rejected(error, call.era, call.id)
                 self.request.mcp.live = session is not None and self.accepts_events
-                return Handover(LANES.get(call.method, "reads"), self.caller, partial(self._run, call, perf_counter()))
+                execution = CallExecution(self.request, call)
+                return Handover(execution.lane, self.caller, partial(self._run, execution, perf_counter()))
 
-    def _run(self, call: Call, since: float) -> Outcome:
+    def _run(self, execution: CallExecution, since: float) -> Outcome:
+        call = execution.call
         record = self.request.mcp.record
         record.waiting = (record.waiting or 0.0) + (perf_counter() - since) * 1000
         try:
-            outcome = begin(self.request, call)
+            outcome = execution.begin()
         except InsufficientScope as error:
             return self.forbidden(call, error)
         except Exception as error:

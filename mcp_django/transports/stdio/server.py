@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from django.contrib.auth.base_user import AbstractBaseUser
@@ -34,7 +35,7 @@ from ...server.methods.lifecycle_and_subscriptions import identity
 from ...server.sessions import ClientSession
 from ...sites import MCPSite
 from ...subscriptions.subscribers import Subscription
-from ..call_execution import LANES, begin, in_time, perform
+from ..call_execution import CallExecution
 from ..local_client import LocalUser
 from ..notification_queues import Mailbox, relay
 from .pipes import Input, LineTooLong, Output
@@ -430,18 +431,19 @@ class StdioCall:
         context.notify = self._notify
         if answers is not None:
             context.answers = answers
-        return await in_time(self.request, self.call, settings.CALL_TIMEOUT, self._work())
+        execution = CallExecution(self.request, self.call)
+        return await execution.in_time(settings.CALL_TIMEOUT, self._work(execution))
 
-    async def _work(self) -> Reply | Asked | Listen:
-        outcome = await in_thread(LANES.get(self.call.method, "reads"), self._begin)
+    async def _work(self, execution: CallExecution) -> Reply | Asked | Listen:
+        outcome = await in_thread(execution.lane, partial(self._begin, execution))
         if isinstance(outcome, Later):
-            return await perform(self.request, self.call, outcome)
+            return await execution.perform(outcome)
         return outcome
 
-    def _begin(self) -> Reply | Later | Asked | Listen:
+    def _begin(self, execution: CallExecution) -> Reply | Later | Asked | Listen:
         self.server.user.authorize(self.request)
         self.server.caller.count_call()
-        return begin(self.request, self.call)
+        return execution.begin()
 
     def _notify(self, method: str, params: Mapping[str, Any]) -> None:
         message = Message(method, params).encode()

@@ -14,7 +14,7 @@ from mcp_django.exceptions import Cancelled
 from mcp_django.runtime.thread_pools import STREAM_THREADS, Busy, in_thread
 from mcp_django.server.kernel import Reply
 from mcp_django.transports import notification_queues
-from mcp_django.transports.call_execution import in_time
+from mcp_django.transports.call_execution import CallExecution
 from mcp_django.transports.notification_queues import Outbox
 from tests.asgi_client import nothing_reported
 from tests.configured import configured
@@ -117,9 +117,9 @@ async def test_work_in_time_gives_its_result_and_its_error(request_and_call: Any
     async def fail() -> str:
         raise Cancelled
 
-    assert await in_time(*request_and_call, 60, give()) == "given"
+    assert await CallExecution(*request_and_call).in_time(60, give()) == "given"
     with pytest.raises(Cancelled):
-        await in_time(*request_and_call, 60, fail())
+        await CallExecution(*request_and_call).in_time(60, fail())
 
 
 async def test_H154_work_over_its_time_is_stopped_and_not_waited_for(request_and_call: Any) -> None:
@@ -133,7 +133,7 @@ async def test_H154_work_over_its_time_is_stopped_and_not_waited_for(request_and
             await release.wait()
         return "late"
 
-    reply = await in_time(*request_and_call, 0.01, stubborn())
+    reply = await CallExecution(*request_and_call).in_time(0.01, stubborn())
     assert isinstance(reply, Reply)
     assert "took longer" in json.loads(reply.body)["error"]["message"]
     assert request_and_call[0].mcp.cancelled
@@ -151,7 +151,7 @@ async def test_who_cancels_the_wait_cancels_the_work(request_and_call: Any) -> N
         finally:
             stopped.set()
 
-    running = asyncio.ensure_future(in_time(*request_and_call, 60, work()))
+    running = asyncio.ensure_future(CallExecution(*request_and_call).in_time(60, work()))
     await begun.wait()
     running.cancel()
     await asyncio.wait_for(stopped.wait(), 10)
@@ -168,7 +168,7 @@ async def test_L206_work_that_fails_after_it_was_stopped_is_reported_nowhere(req
             raise Cancelled
 
     with nothing_reported():
-        assert isinstance(await in_time(*request_and_call, 0.01, work()), Reply)
+        assert isinstance(await CallExecution(*request_and_call).in_time(0.01, work()), Reply)
         others = asyncio.all_tasks() - {asyncio.current_task()}
         await asyncio.wait(others, timeout=10)
         del others
@@ -179,7 +179,7 @@ async def test_L206_the_end_of_a_stopped_call_is_told_however_busy_the_threads_a
     release = threading.Event()
     with nothing_reported():
         filling = [in_thread("streams", partial(release.wait, 10)) for _ in range(STREAM_THREADS)]
-        assert isinstance(await in_time(*request_and_call, 0.01, asyncio.sleep(60)), Reply)
+        assert isinstance(await CallExecution(*request_and_call).in_time(0.01, asyncio.sleep(60)), Reply)
         # What is asked for later has waited too long, and so has the end of the call.
         with pytest.raises(Busy):
             await in_thread("streams", release.wait)
