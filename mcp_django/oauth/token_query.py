@@ -23,7 +23,7 @@ from oauth2_provider.settings import oauth2_settings
 from oauthlib.common import Request as OAuthRequest
 
 from ..models import TokenFacts
-from ..orm.compiled_queries import Bind, CompiledQuery, Slot, is_on
+from ..orm.compiled_queries import Bind, CompiledQuery
 from ..orm.permission_queries import FOUND, permission_columns
 from .stored_tokens import beside_tokens, checksum_of, facts_of
 
@@ -134,8 +134,8 @@ def _compile(using: str) -> "TokenQuery":
     fields = tuple(field.attname for field in model._meta.concrete_fields)
     has_facts = beside_tokens()
     compiled = None
-    if is_on():
-        compiled = CompiledQuery.for_values(_tokens(using, Bind(Slot(0)), fields, has_facts), using)
+    if CompiledQuery.is_on():
+        compiled = CompiledQuery.for_values(_tokens(using, Bind.slot(0), fields, has_facts), using)
     return TokenQuery(compiled, has_facts, model, fields)
 
 

@@ -9,8 +9,8 @@ the rows of this user, or the rows since some time. The structure is part of the
 the values fill its slots. A query has no shape, and is compiled for each call, if it contains anything whose SQL is not
 known to be the same for all values.
 
-All of this rests on internals of Django. :func:`is_on` says whether compiled queries are used at all: without them the
-ORM runs the same querysets and gives the same rows.
+All of this rests on internals of Django. :meth:`CompiledQuery.is_on` says whether compiled queries are used at all:
+without them the ORM runs the same querysets and gives the same rows.
 """
 
 import threading
@@ -50,15 +50,6 @@ from .undecodable_values import UNDECODABLE, is_undecodable, salvaged_rows
 MAX_COMPILED: Final = 1000
 
 
-# The switch
-
-
-@cache
-def is_on() -> bool:
-    """Return whether queries are compiled: ``COMPILED_QUERIES`` is on, and Django is a release that was tested."""
-    return bool(settings.COMPILED_QUERIES) and not is_newer_than_tested()
-
-
 # Parameters
 
 
@@ -72,6 +63,11 @@ class Bind(Expression):
     def __init__(self, param: Any) -> None:
         super().__init__(output_field=None)
         self.param = param
+
+    @classmethod
+    def slot(cls, number: int) -> "Bind":
+        """Return the parameter that is the value of this number of a call."""
+        return cls(Slot(number))
 
     def as_sql(self, compiler: Any, connection: Any) -> Any:
         """Return the placeholder and the parameter."""
@@ -161,6 +157,12 @@ class CompiledQuery:
     names: tuple[str, ...] | None = None
     klass_info: Any = None
     annotation_col_map: Any = None
+
+    @staticmethod
+    @cache
+    def is_on() -> bool:
+        """Return whether queries are compiled: ``COMPILED_QUERIES`` is on, and Django is a release that was tested."""
+        return bool(settings.COMPILED_QUERIES) and not is_newer_than_tested()
 
     @staticmethod
     def for_query(query: Any, using: str) -> "CompiledQuery":
@@ -314,7 +316,7 @@ _lock = threading.Lock()
 
 def clear(**kwargs: Any) -> None:
     """Empty the cache of compiled queries, which frees memory: new exposures of a registry have new keys."""
-    is_on.cache_clear()
+    CompiledQuery.is_on.cache_clear()
     with _lock:
         _plans.clear()
 
@@ -371,7 +373,7 @@ def by_key(opts: Any) -> Q:
     """Return the condition that the primary key equals the first slots."""
     condition = Q()
     for index, field in enumerate(opts.pk_fields):
-        condition &= Q(Exact(F(field.attname), Bind(Slot(index))))
+        condition &= Q(Exact(F(field.attname), Bind.slot(index)))
     return condition
 
 
@@ -394,7 +396,7 @@ def load_related(row: Model, field: Any) -> None:
         params = [prepare(target, getattr(row, field.attname), rows.db)]
     except ToolError:
         return
-    condition = Q(Exact(F(target.attname), Bind(Slot(0))))
+    condition = Q(Exact(F(target.attname), Bind.slot(0)))
     found = compiled_instances(rows, target, params, lambda rows: rows.filter(condition).order_by()[:1])
     if found:
         field.set_cached_value(row, found[0])
@@ -448,7 +450,7 @@ def shape_of(queryset: QuerySet[Any], using: str) -> Shape | None:
 
     Return None where the SQL may depend on the values, and if compiled queries are off.
     """
-    if not is_on():
+    if not CompiledQuery.is_on():
         return None
     query: Any = queryset.query
     if type(query) is not Query or not is_plain(type(queryset)) or queryset._fields is not None:  # type: ignore[attr-defined]

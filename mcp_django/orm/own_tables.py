@@ -11,7 +11,7 @@ from django.db.models import Model, QuerySet
 from django.db.models.constants import OnConflict
 from django.db.models.sql import DeleteQuery, InsertQuery, UpdateQuery
 
-from .compiled_queries import Bind, CompiledQuery, Slot, by_key, is_on
+from .compiled_queries import Bind, CompiledQuery, by_key
 
 
 class OwnTable:
@@ -29,18 +29,18 @@ class OwnTable:
         queryset, always the same one for each kind of call.
         """
         params = [field.get_db_prep_value(value, self._connection) for field, value in values]
-        if not is_on():
+        if not CompiledQuery.is_on():
             return list(rows(*map(Bind, params)).using(self.using).order_by())
 
         def build() -> CompiledQuery:
-            slots = [Bind(Slot(number)) for number in range(len(params))]
+            slots = [Bind.slot(number) for number in range(len(params))]
             return CompiledQuery.for_values(rows(*slots).using(self.using).order_by(), self.using)
 
         return CompiledQuery.for_key((rows, self.using), build).run(self.using, params)
 
     def insert(self, row: Model) -> None:
         """Insert a row, unless one with its key is there."""
-        if not is_on():
+        if not CompiledQuery.is_on():
             self._rows().bulk_create([row], ignore_conflicts=True)
             return
         model = self.model
@@ -48,7 +48,7 @@ class OwnTable:
 
         def build() -> CompiledQuery:
             query: Any = InsertQuery(model, on_conflict=OnConflict.IGNORE)
-            query.insert_values(fields, [model(**{field.attname: Bind(Slot(n)) for n, field in enumerate(fields)})])
+            query.insert_values(fields, [model(**{field.attname: Bind.slot(n) for n, field in enumerate(fields)})])
             compiler = query.get_compiler(using=self.using)
             [(sql, params)] = compiler.as_sql()
             return CompiledQuery.for_sql(compiler, sql, params)
@@ -58,14 +58,14 @@ class OwnTable:
 
     def update(self, key: str, **values: Any) -> bool:
         """Update columns of the row with a primary key; return whether there is such a row."""
-        if not is_on():
+        if not CompiledQuery.is_on():
             return self._rows().filter(pk=key).update(**values) > 0
         opts: Any = self.model._meta
         params = [opts.get_field(name).get_db_prep_save(value, self._connection) for name, value in values.items()]
 
         def build() -> CompiledQuery:
             query: Any = self._rows().filter(by_key(opts)).query.chain(UpdateQuery)
-            query.add_update_values({name: Bind(Slot(number)) for number, name in enumerate(values, 1)})
+            query.add_update_values({name: Bind.slot(number) for number, name in enumerate(values, 1)})
             return CompiledQuery.for_query(query, self.using)
 
         compiled = CompiledQuery.for_key(("update", self.model, self.using, *values), build)
@@ -73,7 +73,7 @@ class OwnTable:
 
     def delete(self, key: str) -> None:
         """Delete the row with a primary key; no other row refers to it."""
-        if not is_on():
+        if not CompiledQuery.is_on():
             self._rows().filter(pk=key).delete()
             return
 

@@ -97,13 +97,13 @@ def _is_in_tables(model: Any) -> bool:
 
 def _ask(user: Any) -> set[str]:
     # Imported here because every exposure imports this module, but most commands do not query permissions.
-    from .compiled_queries import Bind, CompiledQuery, Slot, is_on
+    from .compiled_queries import Bind, CompiledQuery
 
     using = router.db_for_read(type(user))
     key = user._meta.pk.get_db_prep_value(user.pk, connections[using])
-    if is_on():
+    if CompiledQuery.is_on():
         if using not in _plans:
-            _plans[using] = CompiledQuery.for_values(_names(using, Bind(Slot(0))), using)
+            _plans[using] = CompiledQuery.for_values(_names(using, Bind.slot(0)), using)
         names = _plans[using].run(using, [key])
     else:
         names = list(_names(using, Bind(key)))

@@ -25,7 +25,6 @@ from .columns import Column, SerializedColumn
 from .compiled_queries import (
     CompiledQuery,
     by_key,
-    is_on,
     key_params,
     shape_of,
     shape_of_instances,
@@ -138,7 +137,7 @@ class TuplePlan:
 
     def _segments(self) -> Iterator[Columns]:
         """Yield the columns of each segment of the page."""
-        if is_on():
+        if CompiledQuery.is_on():
             compiled = self.compiled()
             for query in compiled:
                 yield query.columns(compiled.using, compiled.values)
@@ -346,7 +345,7 @@ def find_row(model: ModelAccess, pk: Any) -> FoundRow:
     request = model.request
     exposure = model.exposure
     manager: Any = exposure.model._default_manager
-    if not is_on() or not exposure.options.has_every_row or manager._queryset_class is not QuerySet:
+    if not CompiledQuery.is_on() or not exposure.options.has_every_row or manager._queryset_class is not QuerySet:
         return FoundRow(whole_row(model, pk), {})
     using = str(manager.db)
     try:

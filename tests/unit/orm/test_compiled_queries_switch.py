@@ -17,7 +17,6 @@ from mcp_django.orm.column_values import pk_text
 from mcp_django.orm.compiled_queries import (
     CompiledQuery,
     first_rows,
-    is_on,
     row_by_key,
     shape_of,
 )
@@ -45,7 +44,7 @@ def refuse(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         return configured(COMPILED_QUERIES=False)
 
     yield off
-    is_on.cache_clear()
+    CompiledQuery.is_on.cache_clear()
 
 
 @pytest.mark.parametrize("stable", [None, True])
@@ -121,7 +120,7 @@ def test_a_release_of_django_that_was_not_tested_has_none(monkeypatch: pytest.Mo
     for version, expected in (((6, 1, 99, "final", 0), True), ((6, 2, 0, "alpha", 0), False), ((7, 0), False)):
         monkeypatch.setattr(django, "VERSION", version)
         with configured(COMPILED_QUERIES=True):
-            assert is_on() is expected
+            assert CompiledQuery.is_on() is expected
     monkeypatch.undo()
     with configured(COMPILED_QUERIES=True):
-        assert is_on()
+        assert CompiledQuery.is_on()
