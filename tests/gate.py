@@ -44,9 +44,10 @@ SQL_METHODS: Final = frozenset({"callproc", "execute", "executemany", "extra", "
 PERMISSION_METHODS: Final = frozenset({"has_perm", "has_perms", "has_module_perms"})
 # Functions of django-oauth-toolkit that return its own models.
 OWN_MODELS: Final = (
-    *("get_access_token_model()", "get_application_model()", "get_grant_model()", "get_refresh_token_model()"),
-    # The attribute of a ``Deletion`` is no manager.
-    "deletion",
+    "get_access_token_model()",
+    "get_application_model()",
+    "get_grant_model()",
+    "get_refresh_token_model()",
 )
 
 # Uses outside of the gate, by reason: how many there are in each file, or in all files of a folder. They may only get

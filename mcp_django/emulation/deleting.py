@@ -1,21 +1,27 @@
 """Deleting rows, with all that Django deletes with them, as the admin's confirmation pages do."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from django.contrib.admin.utils import NestedObjects, model_ngettext
 from django.db import router
 from django.db.models import Model
 
 from ..context.confirmation import quoted
-from ..exceptions import ToolError
-from ..orm.access import ModelAccess
-from ..orm.database_writes import plan_deletion
+from ..context.request import MCPRequest
+from ..exceptions import NotFound, NotPermitted, ToolError
+from ..orm.access import ModelAccess, access_of
+from ..orm.column_values import pk_text
+from ..orm.labels import label_of
 from ..orm.pagination import chunks
 from .history import Journal
 from .page_requests import as_page, changelist_entries, has_failed, recording, said
 
 # Name of the admin's action that deletes rows.
 DELETE: Final = "delete_selected"
+# Maximum number of protected rows that an error names.
+MAX_NAMED: Final = 5
 
 
 class Deleting:
@@ -30,9 +36,31 @@ class Deleting:
         self.exposure = model.exposure
         self.rows = rows
         self.tool = tool
-        deletion = plan_deletion(model, *rows)
-        self.affected = deletion.objects
-        self.counts = dict(deletion.counts)
+        self.counts, self.affected = self._plan()
+
+    def _plan(self) -> tuple[dict[str, int], tuple[Model, ...]]:
+        """Return how many rows of each model would go, also of other models, and each of them."""
+        exposure = self.exposure
+        rows = self.rows
+        _, counts, perms_needed, protected = exposure.get_deleted_objects(rows, self.request)
+        collector = NestedObjects(using=router.db_for_write(type(rows[0]), instance=rows[0]), origin=rows)
+        collector.collect(rows)
+
+        which = "This row" if len(rows) == 1 else "Some of these rows"
+        if protected or collector.protected:
+            blocking = blockers(self.request, collector.protected or protected)
+            raise ToolError(
+                f"{which} of {exposure.label} cannot be deleted, because rows that refer to it are protected: "
+                f"{blocking}. Nothing was deleted. Change or delete those first."
+            )
+        if perms_needed:
+            kinds = ", ".join(sorted(str(kind) for kind in perms_needed))
+            raise NotPermitted(
+                f"Deleting {which.lower()} of {exposure.label} would also delete rows that you may not delete: "
+                f"{kinds}. Nothing was deleted."
+            )
+        objects = tuple(obj for objs in collector.model_objs.values() for obj in objs)
+        return {str(kind): count for kind, count in dict(counts).items()}, objects
 
     @property
     def goes(self) -> str:
@@ -80,3 +108,32 @@ class Deleting:
             which = f"{left} of {len(keys)} rows are still there" if len(keys) > 1 else "the row is still there"
             told = quoted(" ".join(message["text"] for message in said(self.request)))
             raise ToolError(f"Nothing was deleted, because {which}: {told}")
+
+
+# Protected rows
+
+
+def blockers(request: MCPRequest, protected: Iterable[Any]) -> str:
+    """Return what blocks a database deletion: how many protected rows of each model, and names the caller may see."""
+    rows = [obj for obj in protected if isinstance(obj, Model)]
+    models = Counter(obj._meta for obj in rows)
+    counted = ", ".join(sorted(f"{n} {model_ngettext(model, n)}" for model, n in models.items())) or "other rows"
+    names = list(_visible_names(request, rows))
+    if names:
+        return f"{counted} (such as {'; '.join(names)})"
+    return counted
+
+
+def _visible_names(request: MCPRequest, rows: Iterable[Model]) -> list[str]:
+    names: list[str] = []
+    for row in sorted(rows, key=lambda row: (row._meta.label, str(row.pk)))[:MAX_NAMED]:
+        exposure = request.mcp.site.exposures.get(type(row))
+        model = access_of(request)[exposure] if exposure is not None else None
+        if model is None or not model.is_there:
+            continue
+        try:
+            model.get_row(pk_text(row.pk))
+        except NotFound:
+            continue
+        names.append(f"{exposure.label} {pk_text(row.pk)}: {label_of(exposure, row) or row.pk}")
+    return names

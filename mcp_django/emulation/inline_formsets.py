@@ -28,8 +28,8 @@ from ..exposures.model_exposure import is_djangos
 from ..orm.access import ModelAccess
 from ..orm.alternative_spellings import json_or_text
 from ..orm.column_values import pk_text, plain_key
-from ..orm.database_writes import blockers
 from ..orm.labels import is_key
+from .deleting import blockers
 from .form_filling import FilledForm, keep, parse_truth, prepopulated, writable_names
 from .html_forms import Pair
 from .inline_rows import Inline, narrowing_of

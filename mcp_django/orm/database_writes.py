@@ -1,20 +1,14 @@
-"""Writes to the database: transactions, readable errors for refused writes, and what a deletion also deletes.
-
-A deletion follows the rules of the admin's deletion page, and uses its words.
-"""
+"""Writes to the database: transactions, and readable errors for refused writes."""
 
 import errno
 import logging
 import os
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from traceback import walk_tb
 from typing import Any, Final
 
 from django.apps import apps
-from django.contrib.admin.utils import NestedObjects, model_ngettext
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.core.files.storage import FileSystemStorage
 from django.db import DatabaseError, DataError, IntegrityError, InterfaceError, OperationalError, router
@@ -26,9 +20,6 @@ from ..context.databases import AGAIN, OPERATOR, Mode, Trouble, code_of, is_busy
 from ..context.questions import unspend
 from ..context.request import MCPRequest
 from ..exceptions import Cancelled, NotFound, NotPermitted, ToolError
-from .access import ModelAccess, access_of
-from .column_values import pk_text
-from .labels import label_of
 from .query_limits import write_transaction
 
 logger = logging.getLogger("mcp_django.tools")
@@ -148,65 +139,3 @@ def _is_unwritable(error: Exception) -> bool:
     code = getattr(cause, "sqlite_errorname", "")
     # SQLite has no error code of its own for a write to a view.
     return code == "SQLITE_READONLY" or (code == "SQLITE_ERROR" and "because it is a view" in str(cause))
-
-
-# Deletion
-
-MAX_NAMED: Final = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Deletion:
-    """The extent of a deletion from the database: the number of rows of each model, and each object."""
-
-    counts: Mapping[str, int]
-    objects: tuple[Model, ...]
-
-
-def plan_deletion(model: ModelAccess, *rows: Model) -> Deletion:
-    """Plan a deletion from the database: return the rows that it would delete, also of other models."""
-    exposure = model.exposure
-    _, counts, perms_needed, protected = exposure.get_deleted_objects(rows, model.request)
-    collector = NestedObjects(using=router.db_for_write(type(rows[0]), instance=rows[0]), origin=rows)
-    collector.collect(rows)
-    which = "This row" if len(rows) == 1 else "Some of these rows"
-    if protected or collector.protected:
-        blocking = blockers(model.request, collector.protected or protected)
-        raise ToolError(
-            f"{which} of {exposure.label} cannot be deleted, because rows that refer to it are protected: "
-            f"{blocking}. Nothing was deleted. Change or delete those first."
-        )
-    if perms_needed:
-        kinds = ", ".join(sorted(str(kind) for kind in perms_needed))
-        raise NotPermitted(
-            f"Deleting {which.lower()} of {exposure.label} would also delete rows that you may not delete: {kinds}. "
-            "Nothing was deleted."
-        )
-    objects = tuple(obj for objs in collector.model_objs.values() for obj in objs)
-    return Deletion({str(kind): count for kind, count in dict(counts).items()}, objects)
-
-
-def blockers(request: MCPRequest, protected: Iterable[Any]) -> str:
-    """Return what blocks a database deletion: how many protected rows of each model, and names the caller may see."""
-    rows = [obj for obj in protected if isinstance(obj, Model)]
-    models = Counter(obj._meta for obj in rows)
-    counted = ", ".join(sorted(f"{n} {model_ngettext(model, n)}" for model, n in models.items())) or "other rows"
-    names = list(_visible_names(request, rows))
-    if names:
-        return f"{counted} (such as {'; '.join(names)})"
-    return counted
-
-
-def _visible_names(request: MCPRequest, rows: Iterable[Model]) -> list[str]:
-    names: list[str] = []
-    for row in sorted(rows, key=lambda row: (row._meta.label, str(row.pk)))[:MAX_NAMED]:
-        exposure = request.mcp.site.exposures.get(type(row))
-        model = access_of(request)[exposure] if exposure is not None else None
-        if model is None or not model.is_there:
-            continue
-        try:
-            model.get_row(pk_text(row.pk))
-        except NotFound:
-            continue
-        names.append(f"{exposure.label} {pk_text(row.pk)}: {label_of(exposure, row) or row.pk}")
-    return names

@@ -411,7 +411,6 @@ def test_uses_outside_of_the_gate_are_found() -> None:
 rows = model._base_manager.filter(pk=1)
 found = exposure.get_queryset(request)
 kept = Session.objects.all()
-total = len(deletion.objects)
 cursor.execute("SELECT 1")
 rows.annotate(x=RawSQL("1", ()))
 user.has_perm("shop.view_order") and model_admin.has_change_permission(request)

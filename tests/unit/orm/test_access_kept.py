@@ -13,12 +13,12 @@ import pytest
 import mcp_django
 from mcp_django.context.call_restrictions import MODELS, NARROWED_TO, narrow
 from mcp_django.context.request import MCPRequest
+from mcp_django.emulation.deleting import Deleting
 from mcp_django.emulation.picked_rows import Selection
 from mcp_django.emulation.saving import RowPage
 from mcp_django.exceptions import NotFound
 from mcp_django.orm import compiled_queries
 from mcp_django.orm.access import ModelAccess, access_of
-from mcp_django.orm.database_writes import plan_deletion
 from mcp_django.orm.ordering import Orderings
 from mcp_django.tools.aggregate_records import AggregateRecords
 from mcp_django.tools.get_record import GetRecord
@@ -54,7 +54,7 @@ USES: dict[str, Callable[[ModelAccess, Book], Any]] = {
     "names of orders": lambda model, book: Orderings(model).names(),
     "a selection": lambda model, book: Selection(model, {"pks": [book.pk]}),
     "saving": lambda model, book: RowPage(model, book).saving({"title": "Other"}, "update_record"),
-    "a deletion": lambda model, book: plan_deletion(model, book),
+    "a deletion": lambda model, book: Deleting(model, [book], "delete_record"),
 }
 
 

@@ -4,8 +4,8 @@ import pytest
 from django.contrib import admin
 
 from mcp_django import MCPSite, ModelExposure, ToolError, site
+from mcp_django.emulation.deleting import Deleting
 from mcp_django.orm.access import access_of
-from mcp_django.orm.database_writes import plan_deletion
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.testapp.models import AudioBook, Author, Book, Loan, Placement, Profile, Section, Shelf, Tag
 from tests.tool_calls import request_of
@@ -16,7 +16,8 @@ DUE = datetime(2030, 1, 1, tzinfo=UTC)
 
 
 def plan(row, user=None, own=site):
-    return plan_deletion(access_of(request_of(user or make_superuser(), own))[own.exposures[type(row)]], row)
+    model = access_of(request_of(user or make_superuser(), own))[own.exposures[type(row)]]
+    return Deleting(model, [row], "delete_record")
 
 
 def refused(row, user=None, own=site):
@@ -33,22 +34,22 @@ def test_every_object_that_goes_is_found_and_counted():
     book.tags.add(Tag.objects.create(name="t"))
     deletion = plan(book)
     through = Book.tags.through.objects.get()
-    assert set(deletion.objects) == {book, *loans, place, through}
+    assert set(deletion.affected) == {book, *loans, place, through}
     assert deletion.counts == {"books": 1, "loans": 2, "placements": 1, "book-tag relationships": 1}
 
 
 def test_rows_that_a_manager_hides_go_too():
     loan = Loan.all_objects.create(book=make_book(), borrower="a", due=DUE, deleted=DUE)
-    assert loan in plan(loan.book).objects
+    assert loan in plan(loan.book).affected
 
 
 def test_parent_rows_and_trees_go_too():
     book = AudioBook.objects.create(title="x", author=make_author(), isbn="1", price=1, narrator="y")
     user = make_superuser()
-    assert {type(obj) for obj in plan(book, user).objects} == {AudioBook, Book}
+    assert {type(obj) for obj in plan(book, user).affected} == {AudioBook, Book}
     root = Section.objects.create(name="root")
     child = Section.objects.create(name="child", parent=root)
-    assert set(plan(root, user).objects) == {root, child}
+    assert set(plan(root, user).affected) == {root, child}
 
 
 def test_H141_protection_names_what_the_caller_sees_and_counts_the_rest():
