@@ -19,7 +19,7 @@ from ..oauth.resource_urls import resource_url
 from ..operating.recorded_calls import counted
 from ..orm.access import ModelAccess, access_of
 from ..orm.allowed_filters import filters_of
-from ..orm.named_filters import named_filters_of
+from ..orm.named_filters import NamedFilter
 from ..protocol.client_requests import ClientRequest
 from ..protocol.eras import client_meta
 from ..protocol.headers import ParamHeader
@@ -245,7 +245,7 @@ def schema_for(model: ModelAccess, tool: Mapping[str, Any]) -> dict[str, Any]:
         choices = getattr(path.field, "flatchoices", ())
         filters += [f"{name}={value}" for value, _title in choices] or [f"{name}="]
         filters += [f"{name}__{lookup}=" for lookup in lookups if lookup != "exact"]
-    for offer in named_filters_of(model, described=True):
+    for offer in NamedFilter.offers_of(model, described=True):
         filters += [f"{offer.name}={value}" for value, _title in offer.choices] or [f"{offer.name}="]
     offered: dict[str, dict[str, Any]] = {
         "model": {"const": model.exposure.label},

@@ -23,7 +23,7 @@ from django.utils.inspect import func_supports_parameter
 from ..exceptions import ToolError
 from ..orm.access import ModelAccess
 from ..orm.allowed_filters import find_filter, is_offered_path
-from ..orm.named_filters import MAX_CHOICES, NamedFilter, Offer
+from ..orm.named_filters import NamedFilter, Offer
 from ..runtime.failing_hooks import call_hook, reading
 
 logger = logging.getLogger("mcp_django")
@@ -268,7 +268,7 @@ def _is_own(filter_class: Any, *names: str) -> bool:
 
 def _pairs(choices: Any) -> Iterator[tuple[str, str]]:
     """Yield values and labels of a list filter's choices."""
-    for choice in list(choices)[:MAX_CHOICES]:
+    for choice in list(choices)[: NamedFilter.MAX_CHOICES]:
         if isinstance(choice, (list, tuple)) and len(choice) == 2 and choice[0] is not None:
             yield str(choice[0]), str(choice[1])
 
@@ -290,7 +290,7 @@ def _choices(made: Any) -> dict[str, list[tuple[str, str]]]:
     except Exception:
         # The filter needs a real changelist. Without known choices, callers can try any value.
         return {}
-    return found if sum(map(len, found.values())) <= MAX_CHOICES else {}
+    return found if sum(map(len, found.values())) <= NamedFilter.MAX_CHOICES else {}
 
 
 class _Links:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any, Final, cast
 
+import orjson
 from django.core.exceptions import ObjectDoesNotExist
 
 from ..exposures.model_exposure import ModelExposure
@@ -33,6 +34,8 @@ logger = logging.getLogger("mcp_django")
 Renderer = Callable[[Any], Any]
 # Relations that the exposure's serializer follows are learned under this name, for all of its columns.
 SERIALIZER: Final = ""
+# Maximum characters of a value in a row that is too large for a result by itself.
+LAST_RESORT: Final = 60
 # The values that were read, one sequence for each column.
 Columns = list[Sequence[Any]]
 
@@ -46,6 +49,25 @@ class Page:
     keys: list[tuple[Any, ...]]
     more: bool
     notes: list[str] = field(default_factory=list)
+
+    def fit(self, limit: int) -> int:
+        """Return how many rows have at most ``limit`` characters as JSON: at least one, whose texts are cut for it."""
+        if len(orjson.dumps(self.rows)) <= limit:
+            return len(self.rows)
+        used = 0
+        for position, row in enumerate(self.rows):
+            used += len(orjson.dumps(row).decode()) + 1
+            if used > limit:
+                if position == 0:
+                    self._cut_first()
+                return max(position, 1)
+        return len(self.rows)
+
+    def _cut_first(self) -> None:
+        """Cut the texts of the first row, which is too long by itself."""
+        texts = [orjson.dumps(value).decode() if isinstance(value, (list, dict)) else value for value in self.rows[0]]
+        self.rows[0] = [clean_text(text, LAST_RESORT) if isinstance(text, str) else text for text in texts]
+        self.notes.append("the row is too long for a result and was cut")
 
 
 # Cells

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
@@ -21,7 +21,6 @@ from .access import ModelAccess
 
 logger = logging.getLogger("mcp_django")
 
-MAX_CHOICES: Final = 200
 # Titles that say nothing; the last is django-filter's label for a filter with a method and without a label.
 _UNTITLED: Final = (None, "", "[invalid name]")
 
@@ -45,8 +44,26 @@ class Offer:
 class NamedFilter(ABC):
     """A named filter that the project wrote, such as one in the admin's sidebar, with the names that select it."""
 
+    # Maximum number of choices that are offered.
+    MAX_CHOICES: ClassVar = 200
     # Whether a name takes more than one value.
     takes_lists = True
+
+    @staticmethod
+    def offers_of(model: ModelAccess, *, described: bool = False) -> list[Offer]:
+        """Return what the model's named filters offer the caller, without those whose code fails.
+
+        With ``described``, each has the choices that a description shows.
+        """
+        found: dict[str, Offer] = {}
+        for item in model.exposure.get_named_filters(model.request):
+            try:
+                for offer in item.described() if described else item.offers():
+                    found.setdefault(offer.name, offer)
+            except Exception:
+                names = ", ".join(item.names())
+                logger.warning("A filter of %s failed: %s", model.exposure.label, names, exc_info=True)
+        return list(found.values())
 
     @abstractmethod
     def names(self) -> Sequence[str]:
@@ -87,21 +104,6 @@ class Narrowed(NamedFilter):
 
     def narrow(self, queryset: QuerySet[Any], values: Mapping[str, tuple[str, ...]]) -> QuerySet[Any]:
         return self.function(queryset)
-
-
-def named_filters_of(model: ModelAccess, *, described: bool = False) -> list[Offer]:
-    """Return the named filters that the caller may use, without those whose code fails.
-
-    With ``described``, each has the choices that a description shows.
-    """
-    found: dict[str, Offer] = {}
-    for item in model.exposure.get_named_filters(model.request):
-        try:
-            for offer in item.described() if described else item.offers():
-                found.setdefault(offer.name, offer)
-        except Exception:
-            logger.warning("A filter of %s failed: %s", model.exposure.label, ", ".join(item.names()), exc_info=True)
-    return list(found.values())
 
 
 class FilterSetFilter(NamedFilter):
@@ -190,8 +192,8 @@ def _choices(field: Any) -> Iterator[tuple[str, str]]:
     for value, label in choices:
         # A group has a list of choices.
         flat += label if isinstance(label, list) else [(value, label)]
-        if len(flat) >= MAX_CHOICES:
+        if len(flat) >= NamedFilter.MAX_CHOICES:
             break
-    for value, label in flat[:MAX_CHOICES]:
+    for value, label in flat[: NamedFilter.MAX_CHOICES]:
         if value not in ("", None):
             yield str(value), str(label)

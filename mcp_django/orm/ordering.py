@@ -5,7 +5,7 @@ the model declares: the database is not asked.
 """
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import blake2b
@@ -55,11 +55,16 @@ class OrderKey:
         """Whether an expression or annotation of a declared ordering gives the values."""
         return self.path.startswith(COMPUTED)
 
-    def source_names(self) -> list[str]:
-        """Return the names of the columns that such an expression is made of."""
+    def wording(self, readable: Collection[str]) -> str:
+        """Return the key in words, ``name`` or ``lower(name)``; "" if a column of it is not ``readable``."""
+        if self.path in readable:
+            return self.path
         if self.expression is None or not self.is_declared_expression:
-            return []
-        return _names_in(self.expression)
+            return ""
+        names = _names_in(self.expression)
+        if not names or any(name not in readable for name in names):
+            return ""
+        return f"{type(self.expression).__name__.lower()}({', '.join(names)})"
 
 
 # Suffixes of indexes that keep an order: Django's own, and PostgreSQL's B-tree.

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Final, TypeVar
 
 import orjson
 from django.db import connections
-from django.db.models import F, Q, QuerySet
+from django.db.models import F, Model, Q, QuerySet
 from django.db.models.expressions import Expression, OrderBy
 from django.db.models.fields.tuple_lookups import TupleGreaterThan, TupleLessThan, TupleLookupMixin
 from django.db.models.lookups import Exact, GreaterThan, IsNull, LessThan
@@ -30,12 +30,14 @@ from ..context.signing import BriefSeal
 from ..exceptions import ToolError
 from ..exposures.model_exposure import Listing
 from ..protocol.errors import InvalidParams
-from .access import ModelAccess
+from .access import Link, ModelAccess
 from .columns import Column
 from .compiled_queries import AsStored, Bind, CompiledQuery, Shape, Slot, with_slots
-from .conditions import Filter, filtered, plannable_params, plannable_shapes
-from .ordering import OrderKey
-from .path import GUARDED
+from .conditions import Applied, Condition, Filter, filtered, plannable_params, plannable_shapes
+from .fields import resolve_path
+from .named_filters import Narrowed
+from .ordering import Orderings, OrderKey
+from .path import GUARDED, guarded_values
 from .search import searched
 
 CURSOR_ERROR: Final = (
@@ -191,6 +193,21 @@ class PageQuery:
     text_limit: int | None = None
     moment: datetime | None = None
     guarded: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of_row(cls, model: ModelAccess, row: Model, columns: tuple[Column, ...]) -> "PageQuery":
+        """Return the query of these columns of one row."""
+        paths = [resolve_path(model.exposure.model, part.name) for part in model.exposure.opts.pk_fields]
+        key = [Condition(path, "exact", (getattr(row, path.field.attname),)) for path in paths if path is not None]
+        order = Orderings(model).by_key()
+        return cls(model, columns, order, 1, tuple(key), guarded=guarded_values(model, columns))
+
+    @classmethod
+    def of_related(cls, link: Link, row: Model, columns: tuple[Column, ...], limit: int) -> "PageQuery":
+        """Return the query of the rows that a row is linked to, in their own order."""
+        linked = Applied(Narrowed(partial(link.rows_of, row)), {})
+        order = Orderings(link.related).default().keys
+        return cls(link.related, columns, order, limit, (linked,), text_limit=settings.TEXT_CHARS)
 
     def compiled_key(self, using: str) -> tuple[Hashable, list[Any]]:
         """Return the key of the page's SQL, and the values of its parameters.

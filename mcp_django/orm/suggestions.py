@@ -18,7 +18,7 @@ from .allowed_filters import Allowed, filters_of, find_filter
 from .alternative_spellings import OPERATORS, json_or_text, lookup_meant, name_meant, values_meant
 from .fields import MORE_TEXT, PARTS, TEXTUAL, FieldPath, kind_of
 from .lookups import is_dated, parse_condition
-from .named_filters import NamedFilter, named_filters_of
+from .named_filters import NamedFilter
 from .nearest_names import COUNTING, Misnamed, letters, misspelt, nearest, says_all, singular, words
 from .path import MAX_HOPS, NoField
 from .relative_dates import days_meant
@@ -202,7 +202,7 @@ class FilterSuggestions(Suggestions):
 
         def known() -> Iterator[str]:
             yield from (known for known, _, _ in filters_of(self.model))
-            yield from (offer.name for offer in named_filters_of(self.model))
+            yield from (offer.name for offer in NamedFilter.offers_of(self.model))
             if self.exposure.get_filter_fields(self.request) is None:
                 yield from (link.name for link in self.model.links)
             yield from ("or", "and", "not")

@@ -16,13 +16,15 @@ from django.db.models.functions import Greatest
 
 from ..exceptions import ToolError
 from .access import ModelAccess
+from .cells import Page
 from .conditions import Applied
 from .fields import kind_of, resolve_path
 from .hidden_parts import with_no_part_hidden
 from .named_filters import Narrowed
 from .pagination import PageQuery, narrowed
 from .query_limits import read_limits
-from .search import is_searched, search_paths
+from .row_reading import read_page
+from .search import is_searched, search_paths, unsearched
 
 # Minimum similarity of a term and part of a text (pg_trgm, 0 to 1), and minimum share of the best row's similarity.
 LEAST: Final = 0.3
@@ -33,7 +35,22 @@ TIME_SHARE: Final = 0.4
 KNOWN_FOR: Final = 600
 
 
-def similar_query(query: PageQuery) -> PageQuery | None:
+def similar_page(query: PageQuery, nothing: Page) -> Page:
+    """Return the page of a query whose search matches nothing: rows of a similar spelling, or a note on what to do."""
+    similar = _similar_query(query)
+    page = read_page(similar) if similar is not None else nothing
+    if page.rows:
+        # These rows do not match the search, so no cursor can continue them.
+        page.keys = []
+        page.notes.append("nothing matches the search as it is written: these rows are the nearest in spelling")
+        return page
+    left = unsearched(query.model)
+    beside = f", which does not look into {', '.join(left)} for you" if left else ""
+    page.notes.append(f"nothing matches the search{beside}; try a part of the word, or filters")
+    return page
+
+
+def _similar_query(query: PageQuery) -> PageQuery | None:
     """Search by trigrams: return the query of the rows most like a misspelt search term, at most one page.
 
     Returns None if there are no such rows, or if the database cannot search by trigrams.

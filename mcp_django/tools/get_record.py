@@ -16,14 +16,9 @@ from ..emulation.saving import RowPage
 from ..exceptions import NotFound, ToolError
 from ..orm.access import ModelAccess, access_of, columns_of
 from ..orm.column_values import plain_key
-from ..orm.conditions import Applied, Condition
-from ..orm.fields import resolve_path
 from ..orm.labels import label_of
-from ..orm.named_filters import Narrowed
 from ..orm.nearest_names import Misnamed
-from ..orm.ordering import Orderings
 from ..orm.pagination import PageQuery
-from ..orm.path import guarded_values
 from ..orm.row_finder import RowFinder
 from ..orm.row_reading import NO_LABELS, FoundRow, find_row, read_page, show_rows
 from ..orm.suggestions import with_argument, with_field
@@ -143,7 +138,6 @@ class Record:
         """Return the record for ``get_record`` with only the fields in ``fields``, also of related rows and inlines."""
         if given.get("fields") is None:
             return self.full()
-        exposure = self.exposure
         row = self.row
         shown = self.model.fields_of(row)
         names = given.names("fields")
@@ -158,11 +152,7 @@ class Record:
         payload = self.full(names, [name for name in wanted if name in inlines])
         through = tuple(column for column in columns if column.through)
         if through:
-            paths = [resolve_path(exposure.model, part.name) for part in exposure.opts.pk_fields]
-            key = [Condition(path, "exact", (getattr(row, path.field.attname),)) for path in paths if path is not None]
-            guarded = guarded_values(self.model, through)
-            order = Orderings(self.model).by_key()
-            page = read_page(PageQuery(self.model, through, order, 1, tuple(key), guarded=guarded))
+            page = read_page(PageQuery.of_row(self.model, row, through))
             payload["fields"] |= dict(zip(page.names, page.rows[0], strict=True)) if page.rows else {}
         return payload
 
@@ -178,9 +168,7 @@ class Record:
                 raise Misnamed(message, name, known, partial(with_field, name, within=("related",)))
             limit = Arguments(limit=number or None).limit(DEFAULT_RELATED, MAX_RELATED)
             columns = RowArguments(link.related, {}).columns()
-            order = Orderings(link.related).default().keys
-            rows = (Applied(Narrowed(partial(link.rows_of, self.row)), {}),)
-            query = PageQuery(link.related, columns, order, limit, rows, text_limit=settings.TEXT_CHARS)
+            query = PageQuery.of_related(link, self.row, columns, limit)
             page = read_page(query)
             found[name] = {
                 "model": link.exposure.label,

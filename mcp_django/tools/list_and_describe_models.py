@@ -1,7 +1,6 @@
 """``list_models`` and ``describe_model``: the models that the caller sees, described in few words or in full."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from functools import cached_property
 from itertools import accumulate
 from typing import Any, Final, TypeVar
@@ -19,8 +18,8 @@ from ..orm.alternative_spellings import json_or_text
 from ..orm.columns import Column
 from ..orm.fields import kind_of
 from ..orm.filter_parser import FilterReader
-from ..orm.named_filters import named_filters_of
-from ..orm.ordering import Orderings, OrderKey
+from ..orm.named_filters import NamedFilter
+from ..orm.ordering import Orderings
 from ..orm.path import computed_word
 from ..orm.search import unsearched
 from ..orm.tool_arguments import Arguments
@@ -138,7 +137,7 @@ class Description(Overview):
         if paths:
             payload["filters_on_related"] = paths
         named = []
-        for offer in named_filters_of(self.model, described=True):
+        for offer in NamedFilter.offers_of(self.model, described=True):
             text = f"{offer.name}: {clean_text(offer.title, MAX_LINE)}"
             named.append(f"{text}, {_one_of(offer.choices)}" if offer.choices else text)
         if named:
@@ -150,7 +149,7 @@ class Description(Overview):
         order = Orderings(self.model).default()
         payload["ordering"] = []
         for key in order.keys:
-            if word := _order_word(key, own):
+            if word := key.wording(own):
                 payload["ordering"].append(f"-{word}" if key.descending else word)
         if order.leaves_out:
             payload["ordering_hint"] = UNORDERED
@@ -245,16 +244,6 @@ class Description(Overview):
                 first.append((name, arguments))
             more = {"required": schema.get("required"), "asks_for": action.asks_for}
             yield entry | {key: list(names) for key, names in more.items() if names}
-
-
-def _order_word(key: OrderKey, own: AbstractSet[str]) -> str:
-    """Return a key of an ordering as ``describe_model`` shows it: ``name`` or ``lower(name)``; "" if it is hidden."""
-    if key.path in own:
-        return key.path
-    names = key.source_names()
-    if not names or not own >= set(names):
-        return ""
-    return f"{type(key.expression).__name__.lower()}({', '.join(names)})"
 
 
 def _one_of(pairs: Sequence[tuple[str, str]]) -> str:

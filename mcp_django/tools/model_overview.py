@@ -16,7 +16,7 @@ from ..orm.access import ModelAccess, access_of, columns_of
 from ..orm.allowed_filters import filters_of
 from ..orm.columns import Column
 from ..orm.fields import kind_of
-from ..orm.named_filters import named_filters_of
+from ..orm.named_filters import NamedFilter
 from ..orm.path import computed_word
 from ..orm.search import unsearched
 from ..runtime.failing_hooks import call_hook
@@ -115,7 +115,7 @@ class Overview:
         own = {column.path for column in self.columns}
         narrowed = exposure.get_filter_fields(request) is not None
         filters = [name for name, path, _ in filters_of(self.model) if narrowed or path.column not in own]
-        for offer in named_filters_of(self.model, described=True):
+        for offer in NamedFilter.offers_of(self.model, described=True):
             filters.append(f"{offer.name} {choice_words(offer.choices)}" if offer.choices else offer.name)
         if filters:
             payload["filters"] = ", ".join(filters)

@@ -6,14 +6,12 @@ from itertools import islice
 from time import monotonic
 from typing import Any, Final
 
-import orjson
 from django.db.models import Model
 
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..emulation.picked_rows import Selection
 from ..exceptions import ToolError
-from ..orm.cells import Page
 from ..orm.column_values import plain_key
 from ..orm.conditions import opening_hint
 from ..orm.empty_results import empty_hints
@@ -21,18 +19,14 @@ from ..orm.ordering import Orderings
 from ..orm.pagination import PageQuery
 from ..orm.query_limits import read_limits
 from ..orm.row_reading import read_page
-from ..orm.search import unsearched
 from ..orm.tool_arguments import Arguments, RowArguments
-from ..orm.trigram_search import similar_query
+from ..orm.trigram_search import similar_page
 from ..orm.uris import Address
-from ..schema.secrets import clean_text
 from ..schema.value_types import FREE_OBJECT
 from .base import RecordTool
 
 ALWAYS_LOAD: Final = {"anthropic/alwaysLoad": True}
 NAMES: Final = {"type": "array", "items": {"type": "string"}}
-# Maximum characters of a value in a row that is too large for a result by itself.
-LAST_RESORT: Final = 60
 # Number of rows above which a slow order gets a hint, seconds for which the size of a table is cached, and maximum
 # number of faster orders that the hint names.
 LONG_TABLE: Final = 10_000
@@ -70,10 +64,10 @@ class RecordCall(RowArguments):
         """
         page = read_page(query)
         if query.search and not page.rows and query.after is None:
-            page = _similar(query, page)
+            page = similar_page(query, page)
         if page.more and not query.conditions and not query.search:
             page.notes += _order_hint(query)
-        kept = _fitting(page, self.model.request.mcp.result_chars)
+        kept = page.fit(self.model.request.mcp.result_chars)
         payload: dict[str, Any] = {"model": self.model.exposure.label}
         if count:
             # Never lose the page, which has been read already, to a slow count.
@@ -103,21 +97,6 @@ class RecordCall(RowArguments):
         return payload
 
 
-def _similar(query: PageQuery, nothing: Page) -> Page:
-    """Return the queried page where nothing matches the search: rows of a similar spelling, or a note on what to do."""
-    similar = similar_query(query)
-    page = read_page(similar) if similar is not None else nothing
-    if page.rows:
-        # These rows do not match the search, so no cursor can continue them.
-        page.keys = []
-        page.notes.append("nothing matches the search as it is written: these rows are the nearest in spelling")
-        return page
-    left = unsearched(query.model)
-    beside = f", which does not look into {', '.join(left)} for you" if left else ""
-    page.notes.append(f"nothing matches the search{beside}; try a part of the word, or filters")
-    return page
-
-
 def _order_hint(query: PageQuery) -> list[str]:
     """Return the hint of ``query_records`` on a long table that no index serves in this order: faster ones."""
     model = query.model
@@ -141,23 +120,6 @@ def _is_long(model: type[Model], when: int) -> bool:
     """Return whether the table queried by ``query_records`` is long, looked up once for each ``when``."""
     with read_limits():
         return bool(model._base_manager.order_by("pk").values_list("pk")[LONG_TABLE : LONG_TABLE + 1])
-
-
-def _fitting(page: Page, limit: int) -> int:
-    """Return how many queried records fit into the result of ``query_records``: at least one, with its texts cut."""
-    if len(orjson.dumps(page.rows)) <= limit:
-        return len(page.rows)
-    used = 0
-    for position, row in enumerate(page.rows):
-        used += len(orjson.dumps(row).decode()) + 1
-        if used > limit:
-            if position == 0:
-                texts = [orjson.dumps(value).decode() if isinstance(value, (list, dict)) else value for value in row]
-                short = [clean_text(text, LAST_RESORT) if isinstance(text, str) else text for text in texts]
-                page.rows[0] = short
-                page.notes.append("the row is too long for a result and was cut")
-            return max(position, 1)
-    return len(page.rows)
 
 
 class QueryRecords(RecordTool):

@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 
 from mcp_django import AdminExposure, MCPSite
 from mcp_django.orm.access import access_of
-from mcp_django.orm.named_filters import named_filters_of
+from mcp_django.orm.named_filters import NamedFilter
 from mcp_django.tools.aggregate_records import AggregateRecords
 from mcp_django.tools.get_record import GetRecord
 from mcp_django.tools.list_and_describe_models import DescribeModel
@@ -198,7 +198,7 @@ def test_row_121_no_filter_reaches_beyond_the_callers_rows(member: Any) -> None:
 
 
 def test_the_choice_that_sets_no_parameter_is_none(root: Any) -> None:
-    offers = {offer.name: offer for offer in named_filters_of(access_of(root)[root.mcp.site.exposures[Film]])}
+    offers = {offer.name: offer for offer in NamedFilter.offers_of(access_of(root)[root.mcp.site.exposures[Film]])}
     assert [value for value, _ in offers["note__isempty"].choices] == ["1", "0"]
 
 
@@ -207,7 +207,7 @@ def test_row_112_a_filter_without_output_for_the_caller_is_not_there(root: Any, 
     missing = refusal(QUERY, member, model="filterapp.film", filters={"wine": "yes"})
     assert hidden.replace("mine", "wine") == missing
     assert "decade" in missing
-    assert {offer.name for offer in named_filters_of(access_of(root)[root.mcp.site.exposures[Film]])} == {
+    assert {offer.name for offer in NamedFilter.offers_of(access_of(root)[root.mcp.site.exposures[Film]])} == {
         *("decade", "mine", "genre_like", "every", "first", "year", "note__isempty", "rating_band")
     }
 
@@ -301,7 +301,7 @@ def test_an_exposure_that_names_its_fields_has_only_filters_that_it_names(films:
 
     for options in ({"fields": ["title"]}, {"filter_fields": {"title": ["exact"]}}):
         request = reader(make_superuser(str(options)), site(**options))
-        assert named_filters_of(access_of(request)[request.mcp.site.exposures[Film]]) == []
+        assert NamedFilter.offers_of(access_of(request)[request.mcp.site.exposures[Film]]) == []
         assert "has no filter" in refusal(QUERY, request, model="filterapp.film", filters={"decade": "80s"})
     request = reader(make_superuser(), site(filter_fields={"title": ["exact"], "decade": []}))
     assert titles(request, {"decade": "90s", "title": "g"}) == "g"

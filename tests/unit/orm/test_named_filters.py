@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
 from mcp_django.orm.access import access_of
-from mcp_django.orm.named_filters import NamedFilter, Offer, named_filters_of
+from mcp_django.orm.named_filters import NamedFilter, Offer
 from tests.factories import make_superuser
 from tests.filterapp.models import Film
 from tests.library import reader
@@ -58,5 +58,7 @@ def test_row_190_a_filter_that_fails_is_left_out(caplog: pytest.LogCaptureFixtur
     site = MCPSite()
     site.register(Film, Own)
     with caplog.at_level(logging.WARNING, "mcp_django"):
-        assert named_filters_of(access_of(reader(make_superuser(), site))[site.exposures[Film]]) == [Offer("a", "A")]
+        assert NamedFilter.offers_of(access_of(reader(make_superuser(), site))[site.exposures[Film]]) == [
+            Offer("a", "A")
+        ]
     assert "filterapp.film failed: b" in caplog.text
