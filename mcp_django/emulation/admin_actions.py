@@ -36,7 +36,6 @@ from ..exceptions import InputRequired, NotConfirmed, ToolError
 from ..exposures.declared_actions import Action, ActionOptions
 from ..exposures.model_exposure import ModelExposure
 from ..functions.asked_parameters import finished
-from ..functions.declared_functions import signature_of
 from ..orm.access import ModelAccess, access_of
 from ..orm.column_values import render
 from ..orm.database_writes import one_transaction, refusals
@@ -49,6 +48,7 @@ from ..runtime.failing_hooks import reading
 from ..schema.form_schemas import form_schema
 from ..schema.json_values import to_jsonable
 from ..schema.secrets import clean_text, is_sensitive
+from ..schema.signatures import Signature
 from ..schema.value_types import is_empty
 from ..signals import rows_changed
 from .action_responses import MAX_PAGE_TEXT, ActionPage, own_view, read_response
@@ -103,7 +103,7 @@ class AdminAction(Action):
         if self.only_looks or self.options.asks or hasattr(self.function, "mcp_form"):
             return False
         try:
-            return signature_of(self.function).return_annotation not in (None, "None")
+            return Signature(self.function).return_annotation not in (None, "None")
         except (TypeError, ValueError):
             return True
 

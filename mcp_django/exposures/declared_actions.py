@@ -166,9 +166,9 @@ class FunctionAction(Action):
     @cached_property
     def signature(self) -> Any:
         """The schema and validation of the declared action's parameters that are not questions."""
-        from ..functions.project_function import signature_schema
+        from ..schema.arguments import ArgumentSchema
 
-        return signature_schema(self.function, skip=(*self.SKIPPED, *(item.name for item in self.questions)))
+        return ArgumentSchema.of_signature(self.function, skip=(*self.SKIPPED, *(item.name for item in self.questions)))
 
     @property
     def has_form(self) -> bool:

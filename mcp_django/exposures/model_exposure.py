@@ -287,9 +287,9 @@ class ModelExposure:
         # Objects whose ``has_*_permission`` methods decide on the project's own permissions, such as those of actions.
         self.permission_owners: tuple[Any, ...] = (self,)
         if type(self).description == "":
-            from ..schema.annotations import first_sentence
+            from ..schema.docstrings import Docstring
 
-            self.description = first_sentence(model)
+            self.description = Docstring.of_class(model).summary
         self.options = self._options_class(self)
 
     # Columns

@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, get_args, get_origin
 from django.core.exceptions import ImproperlyConfigured
 from django.forms import BaseForm
 
-from ..schema.annotations import resolve_hint
 from ..schema.container_types import MISSING
+from ..schema.signatures import Signature
 from ..schema.value_types import FREE_OBJECT
-from .declared_functions import signature_of
 
 if TYPE_CHECKING:
     from ..context.request import MCPRequest
@@ -123,13 +122,13 @@ def _text(text: Text, request: MCPRequest, arguments: Mapping[str, Any]) -> str:
 def asked_parameters(function: Callable[..., Any], skip: Collection[str]) -> tuple[Asked, ...]:
     """Return the asked parameters of the function, except those in ``skip``. Raises ``ImproperlyConfigured`` if a form
     cannot ask for one of them."""
-    scope = getattr(inspect.unwrap(function), "__globals__", {})
+    signature = Signature(function)
     found = []
-    for item in signature_of(function).parameters.values():
+    for item in signature.parameters:
         if item.name in skip or item.annotation is item.empty:
             continue
         try:
-            annotation = resolve_hint(item.annotation, scope)
+            annotation = signature.resolve(item.annotation)
         except ImproperlyConfigured:
             # Reading the arguments raises the same error.
             continue

@@ -6,15 +6,15 @@ migrations, shells and background workers declare the same functions, but do not
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import re
-import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final, TypeVar, cast
 
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
+
+from ..schema.signatures import Signature
 
 T = TypeVar("T")
 
@@ -58,29 +58,7 @@ def look(kind: str, function: Callable[..., Any], options: Mapping[str, Any]) ->
     return found
 
 
-# Checks of signatures that need not evaluate annotations
-
-
-def signature_of(function: Callable[..., Any]) -> inspect.Signature:
-    """Return the signature of a declared function, without evaluating annotations that only type checkers import."""
-    options: dict[str, Any] = {}
-    if sys.version_info >= (3, 14):
-        options["annotation_format"] = importlib.import_module("annotationlib").Format.FORWARDREF
-    return inspect.signature(function, **options)
-
-
-def given_by_name(
-    function: Callable[..., Any], skip: Collection[str], *, untyped: bool = False
-) -> list[inspect.Parameter]:
-    """Check a declared function's parameters; return all but ``skip``. ``untyped`` admits those without a type."""
-    found = [item for item in signature_of(function).parameters.values() if item.name not in skip]
-    for item in found:
-        if item.kind not in (item.POSITIONAL_OR_KEYWORD, item.KEYWORD_ONLY):
-            raise ImproperlyConfigured(f"{item.name}: arguments are passed by name, so each needs its own parameter")
-        if not untyped and item.annotation is item.empty and type(item.default) not in (str, int, float, bool):
-            text = f"{item.name} needs a type annotation, which tells clients what it takes"
-            raise ImproperlyConfigured(text)
-    return found
+# Checks that need not evaluate annotations
 
 
 def look_at(
@@ -93,12 +71,13 @@ def look_at(
 ) -> str:
     """Check a declared function ``(request, **arguments)``, return its name; ``takes_any`` if it has its own schema."""
     name = name or function.__name__
-    first = next(iter(signature_of(function).parameters.values()), None)
+    signature = Signature(function)
+    first = next(iter(signature.parameters), None)
     if first is None or first.name not in REQUEST or first.kind is first.KEYWORD_ONLY:
         raise ImproperlyConfigured(f"{name} must take the request as its first parameter, named request")
     if not takes_any:
         try:
-            given_by_name(function, REQUEST, untyped=untyped)
+            signature.given_by_name(REQUEST, untyped=untyped)
         except ImproperlyConfigured as error:
             raise ImproperlyConfigured(f"{getattr(function, '__qualname__', function)}: {error}") from None
     if isinstance(permissions, str) or not all("." in item for item in permissions):

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final
 from ..conf import settings
 from ..context.request import MCPRequest
 from ..exceptions import NotFound, NotPermitted, ToolError
-from ..functions.project_function import IGNORED
+from ..schema.arguments import ArgumentSchema
 from ..schema.value_types import is_empty
 from .access import Access, ModelAccess, access_of, columns_of
 from .alternative_spellings import (
@@ -94,13 +94,13 @@ class Arguments(dict[str, Any]):
         if not strict:
             arguments = cls.understood(arguments, known)
         for name in arguments:
-            if name not in known and name not in IGNORED:
+            if name not in known and name not in ArgumentSchema.IGNORED:
                 raise _unknown_argument(name, known)
 
         # Leave out what is empty, and a limit of 0.
         found = cls()
         for name, value in arguments.items():
-            if value is None or name in IGNORED:
+            if value is None or name in ArgumentSchema.IGNORED:
                 continue
             if name not in keeping and _is_left_out(name, value):
                 continue
@@ -136,7 +136,7 @@ class Arguments(dict[str, Any]):
         for name, value in arguments.items():
             if "cursor" in known and starts_at_the_beginning(name, value):
                 continue
-            if name not in known and name not in IGNORED:
+            if name not in known and name not in ArgumentSchema.IGNORED:
                 meant, is_sure = argument_meant(name, known)
                 if meant is not None and is_sure and meant not in arguments:
                     name = meant
@@ -227,7 +227,7 @@ def _unknown_argument(name: str, known: Sequence[str]) -> ToolError:
 
 
 def _unknown_names(arguments: Mapping[str, Any], known: Collection[str]) -> list[str]:
-    return [name for name in arguments if name not in known and name not in IGNORED]
+    return [name for name in arguments if name not in known and name not in ArgumentSchema.IGNORED]
 
 
 def _is_left_out(name: str, value: Any) -> bool:

@@ -20,9 +20,9 @@ from ..context.confirmation import Confirmation, one_line
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..exceptions import NotFound, ToolError
-from ..functions.project_function import IGNORED
 from ..protocol.uri_templates import UriTemplate
 from ..resources.function_resources import FunctionResource
+from ..schema.arguments import ArgumentSchema
 from ..schema.secrets import clean_text
 from ..scopes import READ, WRITE
 from ..tools.base import Tool
@@ -107,7 +107,7 @@ class ViewSetTool(Tool):
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         if self._model is not None:
             request.mcp.record.model = self._model._meta.label_lower
-        given = {name: value for name, value in arguments.items() if name not in IGNORED}
+        given = {name: value for name, value in arguments.items() if name not in ArgumentSchema.IGNORED}
         if given.get("confirm_token") == "":
             del given["confirm_token"]
         check_unicode(given)

@@ -1,30 +1,25 @@
-"""Type annotations of a function: those of its parameters as types, that of its result as an output schema.
+"""Type annotations of a function's parameters, as types.
 
 A type without a JSON form raises ``ImproperlyConfigured``. Descriptions come from annotations and from docstrings.
 """
 
 import dataclasses
 import enum
-import inspect
-import re
 import types
 import typing
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence, Set
-from dataclasses import dataclass, field
-from datetime import date, datetime, time, timedelta
+from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping, Sequence, Set
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
-from uuid import UUID
 
 from django.core.exceptions import ImproperlyConfigured
 from django.db import models
 
 from .container_types import MISSING, AnyOf, Array, Dictionary, Nullable, Object, Parameter, Row, Tuple
+from .docstrings import Docstring
 from .json_values import to_jsonable
 from .value_types import (
-    FREE_OBJECT,
     LIMITS,
-    NULL,
     PARSED,
     Anything,
     Boolean,
@@ -34,7 +29,6 @@ from .value_types import (
     Number,
     String,
     Type,
-    any_of,
 )
 
 
@@ -128,7 +122,7 @@ _ARRAYS: Final[Mapping[Any, Callable[[list[Any]], Any]]] = {
     frozenset: frozenset,
     tuple: tuple,
 }
-_MAPPINGS: Final = (dict, Mapping, MutableMapping)
+MAPPINGS: Final = (dict, Mapping, MutableMapping)
 
 
 def compile_annotation(annotation: Any, stack: tuple[type, ...] = ()) -> Type:
@@ -153,7 +147,7 @@ def _compile(annotation: Any, stack: tuple[type, ...]) -> Type:
     if _hashable(origin) and origin in _ARRAYS:
         item = compile_annotation(arguments[0], stack) if arguments else Anything()
         return Array(item, _ARRAYS[origin])
-    if origin in _MAPPINGS:
+    if origin in MAPPINGS:
         if arguments and unwrap(arguments[0]).annotation not in (str, Any):
             raise ImproperlyConfigured("the keys of a JSON object must be strings")
         return Dictionary(compile_annotation(arguments[1], stack) if arguments else Anything())
@@ -195,7 +189,7 @@ def _compile_choices(options: list[tuple[Any, Any]], nullable: bool = False, lab
 def members_of(cls: type, stack: tuple[type, ...]) -> tuple[Parameter, ...]:
     """Read the annotations of a dataclass or ``TypedDict``: return its members as parameters."""
     hints = typing.get_type_hints(cls, include_extras=True)
-    texts = parse_docstring(cls.__doc__).parameters
+    texts = Docstring.parse(cls.__doc__).parameters
     if not dataclasses.is_dataclass(cls):
         required: frozenset[str] = getattr(cls, "__required_keys__", frozenset())
         return tuple(
@@ -236,175 +230,3 @@ def parameter(
     shown = MISSING if default is MISSING or isinstance(default, models.Model) else to_jsonable(default)
     keywords = {"x-mcp-header": hints.header} if hints.header is not None else None
     return Parameter(name, kind, required, shown, hints.description or description, keywords)
-
-
-def resolve_hint(annotation: Any, scope: dict[str, Any]) -> Any:
-    """Resolve the names in a type annotation in ``scope``, a module's globals.
-
-    An unknown name, such as one that is imported for type checkers only, raises ``ImproperlyConfigured``.
-    """
-
-    def holder() -> None: ...
-
-    holder.__annotations__ = {"it": annotation}
-    try:
-        return typing.get_type_hints(holder, scope, include_extras=True)["it"]
-    except (NameError, TypeError, SyntaxError) as error:
-        raise ImproperlyConfigured(f"the annotation {annotation!r} cannot be read: {error}") from None
-
-
-# Results
-#
-# Clients validate results, and fail the call if one is invalid. So a schema only promises what ``to_jsonable`` ensures:
-# no formats, no enumerations, no lengths, and null wherever a value may be absent.
-
-# Name of the member that holds a result that is not an object.
-RESULT: Final = "result"
-
-# Integers beyond 53 bits are sent as text.
-_JSON_TYPES: Final[Mapping[Any, tuple[str, ...]]] = {
-    bool: ("boolean",),
-    int: ("integer", "string"),
-    float: ("number",),
-    **dict.fromkeys((str, bytes, Decimal, date, datetime, time, timedelta, UUID), ("string",)),
-}
-_ITERABLES: Final = (list, tuple, set, frozenset, Sequence, Set, Collection, Iterable, Iterator, models.QuerySet)
-
-
-def output_schema(annotation: Any) -> dict[str, Any] | None:
-    """Return the output schema for a return annotation, None for an annotation that says nothing.
-
-    A dataclass, ``TypedDict`` or dict is an object; anything else becomes the member ``result`` of an object.
-    """
-    shape = _shape(annotation, ())
-    if not shape or not is_wrapped(annotation):
-        return shape or None
-    return {"type": "object", "properties": {RESULT: any_of(shape, NULL)}, "required": [RESULT]}
-
-
-def is_wrapped(annotation: Any) -> bool:
-    """Return whether values of this type annotation are not JSON objects, and are wrapped in one as its ``result``."""
-    return _shape(annotation, ()).get("type") != "object"
-
-
-def _member(annotation: Any, stack: tuple[Any, ...], text: str = "") -> dict[str, Any]:
-    shape = any_of(_shape(annotation, stack), NULL)
-    text = unwrap(annotation).description or text
-    return {**shape, "description": text} if text else shape
-
-
-def _shape(annotation: Any, stack: tuple[Any, ...]) -> dict[str, Any]:
-    """Return the JSON Schema for the values of a type annotation; an empty one where nothing is known."""
-    annotation = unwrap(annotation).annotation
-    origin = get_origin(annotation) or annotation
-    arguments = get_args(annotation)
-    if origin in (Union, types.UnionType):
-        members = [member for member in arguments if member is not type(None)]
-        if len(members) == 1:
-            return any_of(_shape(members[0], stack), NULL)
-        return {}
-    if origin is Literal:
-        return _of_values(arguments)
-    if not isinstance(origin, type) or origin in stack:
-        return {}
-    if origin in _ITERABLES:
-        same = len(arguments) == 1 or arguments[1:] == (Ellipsis,)
-        return {"type": "array", "items": _member(arguments[0], stack) if same else {}}
-    if origin in _MAPPINGS:
-        values = _member(arguments[1], stack) if len(arguments) == 2 else {}
-        if values:
-            return {"type": "object", "additionalProperties": values}
-        return dict(FREE_OBJECT)
-    if origin in _JSON_TYPES:
-        return any_of(*({"type": kind} for kind in _JSON_TYPES[origin]))
-    if issubclass(origin, enum.Enum):
-        return _of_values([member.value for member in origin])
-    if issubclass(origin, models.Model):
-        return {"type": "object", "properties": {"pk": {}, "label": {"type": "string"}}, "required": ["pk", "label"]}
-    if dataclasses.is_dataclass(origin):
-        required = [field.name for field in dataclasses.fields(origin)]
-    elif typing.is_typeddict(origin):
-        required = sorted(origin.__required_keys__)  # type: ignore[attr-defined]
-    else:
-        return {}
-    hints = typing.get_type_hints(origin, include_extras=True)
-    texts = parse_docstring(origin.__doc__).parameters
-    names = required if dataclasses.is_dataclass(origin) else list(hints)
-    properties = {name: _member(hints[name], (*stack, origin), texts.get(name, "")) for name in names}
-    return {"type": "object", "properties": properties, **({"required": required} if required else {})}
-
-
-def _of_values(values: Iterable[Any]) -> dict[str, Any]:
-    shapes = [_shape(type(value), ()) for value in values if value is not None]
-    if shapes and all(shape == shapes[0] for shape in shapes):
-        return shapes[0]
-    return {}
-
-
-_SECTION: Final = re.compile(r"(\w[\w ]{0,30}):")
-_SPHINX: Final = re.compile(r":(\w+)(?:\s+([^:]{0,200}))?:\s*(.*)")
-_ENTRY: Final = re.compile(r"\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*(?::|--)\s+(.*)")
-PARAMETERS: Final = frozenset({"args", "arguments", "parameters", "params", "keyword args", "attributes"})
-SECTIONS: Final = PARAMETERS | frozenset(
-    {"returns", "return", "raises", "yields", "examples", "example", "note", "notes"}
-)
-# The end of a sentence, but not the end of an abbreviation such as "e.g.".
-_SENTENCE: Final = re.compile(r"(?<![.\s]\w)[.!?](?=\s+[A-Z\"'`(]|\s*$)")
-MAX_SENTENCE: Final = 200
-SPHINX_PARAMETERS: Final = frozenset({"param", "parameter", "arg", "argument", "key", "keyword"})
-
-
-@dataclass(slots=True)
-class Docstring:
-    """What a docstring adds to the annotations of a function: its text, and the text of each parameter."""
-
-    description: str = ""
-    parameters: dict[str, str] = field(default_factory=dict)
-
-
-def first_sentence(owner: type) -> str:
-    """Describe a class by its docstring, as annotations describe parameters: return the first sentence, "" for none.
-
-    Django gives a model without a docstring one that lists its fields: ``Order(id, number)`` (``ModelBase._prepare``).
-    """
-    text = owner.__dict__.get("__doc__") or ""
-    if text.startswith(f"{owner.__name__}("):
-        return ""
-    paragraph = " ".join(parse_docstring(text).description.partition("\n\n")[0].split())
-    end = _SENTENCE.search(paragraph)
-    sentence = paragraph[: end.end()] if end is not None else paragraph
-    if len(sentence) <= MAX_SENTENCE:
-        return sentence
-    return f"{sentence[:MAX_SENTENCE].rstrip()}…"
-
-
-def parse_docstring(text: str | None) -> Docstring:
-    """Parse a docstring for texts on annotated parameters: Google's style (``Args:``) or Sphinx's (``:param x:``)."""
-    found = Docstring()
-    lines = inspect.cleandoc(text or "").splitlines()
-    prose: list[str] = []
-    section: str | None = None
-    entry: str | None = None
-    for line in lines:
-        bare = line.strip()
-        if sphinx := _SPHINX.fullmatch(bare):
-            section = "sphinx"
-            entry = None
-            if sphinx[1] in SPHINX_PARAMETERS and (named := (sphinx[2] or "").split()):
-                entry = named[-1].lstrip("*")
-                found.parameters[entry] = sphinx[3]
-        elif (heading := _SECTION.fullmatch(line.rstrip())) and heading[1].lower() in SECTIONS:
-            section = heading[1].lower()
-            entry = None
-        elif section is None:
-            prose.append(line)
-        elif not bare:
-            entry = None if section == "sphinx" else entry
-        elif section in PARAMETERS and 0 < len(line) - len(line.lstrip()) <= 4 and (start := _ENTRY.match(bare)):
-            # A deeper line that looks like an entry continues the one above it.
-            entry = start[1]
-            found.parameters[entry] = start[2]
-        elif entry is not None:
-            found.parameters[entry] = f"{found.parameters[entry]} {bare}".strip()
-    found.description = "\n".join(prose).strip()
-    return found

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from contextlib import suppress
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 import orjson
 from django.core.exceptions import ImproperlyConfigured
@@ -16,11 +14,11 @@ from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..exceptions import ToolError
 from ..functions.asked_parameters import RESERVED, Ask, finished
-from ..functions.declared_functions import check_tool_name, signature_of
-from ..functions.project_function import ProjectFunction, result_annotation
+from ..functions.declared_functions import check_tool_name
+from ..functions.project_function import ProjectFunction
 from ..protocol.content import Audio, Content, EmbeddedResource, Image, ResourceLink, Text
-from ..schema.annotations import RESULT, is_wrapped, output_schema, resolve_hint, unwrap
 from ..schema.json_values import to_jsonable
+from ..schema.return_types import ReturnType
 from ..schema.secrets import clean_text
 from ..scopes import READ, WRITE
 from .asking_tools import AskingTool
@@ -84,19 +82,11 @@ class FunctionTool(AskingTool):
         self.meta = dict(meta or {})
         self.is_async = self.function.is_async
         self.slow = not self.is_async
-        annotation = None
-        signature = signature_of(function)
-        if signature.return_annotation is not signature.empty:
-            # An annotation that cannot be resolved gives no output schema.
-            with suppress(ImproperlyConfigured):
-                scope = getattr(inspect.unwrap(function), "__globals__", {})
-                annotation = result_annotation(resolve_hint(signature.return_annotation, scope))
-        annotation = None if annotation is type(None) else annotation
-        plain = annotation is None or unwrap(annotation).annotation in (str, bytes) or _holds_blocks(annotation)
+        self.returns = ReturnType.of(function)
+        is_plain = self.returns.annotation in (None, str, bytes) or self.returns.mentions((*_BLOCKS, ToolResult))
         self.structured = structured
-        self.wraps = is_wrapped(annotation)
-        if structured or (structured is None and not plain):
-            self.output_schema = output_schema(annotation)
+        if structured or (structured is None and not is_plain):
+            self.output_schema = self.returns.schema
 
     def _read_schema(self, asks: bool) -> Mapping[str, Any]:
         """Return the input schema of the function tool, with arguments for answers if the function asks the user."""
@@ -167,13 +157,13 @@ class FunctionTool(AskingTool):
 
     def _structured(self, value: Any) -> ToolResult:
         data = to_jsonable(value)
-        if self.output_schema is not None and self.wraps:
-            return ToolResult(structured={RESULT: data})
+        if self.output_schema is not None and self.returns.is_wrapped:
+            return ToolResult(structured=self.returns.wrap(data))
         if isinstance(data, dict):
             return ToolResult(structured=data)
         if self.output_schema is not None:
             raise TypeError(f"{self.name} announces an object and returned {type(value).__name__}")
-        return ToolResult(structured={RESULT: data})
+        return ToolResult(structured=self.returns.wrap(data))
 
 
 def as_blocks(value: Any) -> list[Content]:
@@ -189,8 +179,3 @@ def _as_block(item: Any) -> Content:
     if isinstance(item, _BLOCKS):
         return item
     return Text(clean_text(str(item)))
-
-
-def _holds_blocks(annotation: Any) -> bool:
-    annotation = unwrap(annotation).annotation
-    return annotation in (*_BLOCKS, ToolResult) or any(_holds_blocks(part) for part in get_args(annotation))

@@ -13,9 +13,9 @@ import orjson
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..exceptions import ToolError
-from ..functions.project_function import IGNORED
 from ..orm.query_limits import OutcomeUnknown, read_limits
 from ..orm.tool_arguments import Arguments
+from ..schema.arguments import ArgumentSchema
 from .base import RecordTool, Tool
 
 logger = logging.getLogger("mcp_django.tools")
@@ -92,7 +92,10 @@ class RefusedCall:
                 break
         else:
             return None
-        call = {"tool": tool.name, "arguments": {name: value for name, value in given.items() if name not in IGNORED}}
+        call = {
+            "tool": tool.name,
+            "arguments": {name: value for name, value in given.items() if name not in ArgumentSchema.IGNORED},
+        }
         try:
             if len(orjson.dumps(call).decode()) <= self.MAX_PROPOSAL:
                 return call

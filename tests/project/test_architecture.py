@@ -37,7 +37,7 @@ emulation
 tools
 resources
 rest
-sites routing decorators
+sites routing
 oauth
 subscriptions
 server

@@ -17,7 +17,6 @@ from mcp_django.functions.declared_functions import (
     Declared,
     Unread,
     check_tool_name,
-    given_by_name,
     look,
     look_at,
 )
@@ -188,10 +187,6 @@ def test_what_no_client_could_call_is_refused(function, options, text):
 def test_a_schema_of_ones_own_or_text_for_all_needs_no_annotation():
     assert look_at(lambda request, **more: "", takes_any=True) == "<lambda>"
     assert look_at(lambda request, year: "", untyped=True) == "<lambda>"
-
-
-def test_what_the_app_fills_in_is_skipped():
-    assert [item.name for item in given_by_name(fine, ("request", "year"))] == ["month", "name"]
 
 
 @pytest.mark.parametrize("name", ["Not A Name", "", "a" * 65, "ä", "a-b"])
