@@ -31,7 +31,7 @@ from ..orm.column_values import pk_text, render
 from ..orm.labels import label_of
 from ..orm.nearest_names import alternatives
 from ..orm.uris import Address
-from ..schema.form_schemas import MAX_CHOICES, Option, fields_of, form_schema, is_required, model_of, options_of
+from ..schema.form_schemas import FormField, FormSchema
 from .downloads import Download
 from .form_filling import field_entries
 from .html_forms import Button, Control, HtmlForm, Pair, posted, read_forms
@@ -106,7 +106,7 @@ class ActionPage:
         for name, item in self.fields.items():
             control = self.html.controls.get(self.form.add_prefix(name)) if self.form is not None else None
             shown = not item.widget.is_hidden and not item.disabled
-            if shown and (is_required(item) or (control is not None and control.required)):
+            if shown and (FormField(item).is_required or (control is not None and control.required)):
                 names.append(name)
         names += [name for name, control in self.controls.items() if control.required]
         return [*names, BUTTON] if len(self.buttons) > 1 else names
@@ -115,9 +115,8 @@ class ActionPage:
         """Return the JSON Schema of the page in an action's response: form, other controls, and the button to press."""
         schema: dict[str, Any] = {"type": "object", "properties": {}}
         if self.form is not None:
-            schema = dict(
-                form_schema(self.form, exclude=[name for name, item in self.fields.items() if item.widget.is_hidden])
-            )
+            hidden = [name for name, item in self.fields.items() if item.widget.is_hidden]
+            schema = FormSchema(self.form).for_tool(exclude=hidden)
         properties = dict(schema.get("properties", {}))
         for name, control in self.controls.items():
             properties[name] = control_schema(control)
@@ -135,7 +134,7 @@ class ActionPage:
         properties: dict[str, Any] = {}
         required = self.required_names()
         if self.form is not None:
-            for name, asked in fields_of(self.form, partial(visible_options, request)).items():
+            for name, asked in FormSchema(self.form).plain_fields(partial(visible_options, request)).items():
                 if asked is not None:
                     properties[name] = asked
                 elif not isinstance(self.fields[name], FileField) or name in required:
@@ -194,17 +193,17 @@ def control_schema(control: Control) -> dict[str, Any]:
     return {"type": "array", "items": one} if control.many else one
 
 
-def visible_options(request: MCPRequest, field: Any) -> list[Option] | None:
+def visible_options(request: MCPRequest, field: Any) -> list[tuple[str, str]] | None:
     """Return the choices of a field on the page in an action's response, rows as far as the caller can see them."""
     if not isinstance(field, ModelChoiceField):
-        return options_of(field)
-    exposure = request.mcp.site.exposures.get(model_of(field))
+        return FormField(field).options()
+    exposure = request.mcp.site.exposures.get(FormField(field).model)
     if exposure is None or not (access := access_of(request)[exposure]).may("view"):
         return None
     choices: Any = field.choices
     instances = (getattr(value, "instance", None) for value, _ in choices)
-    rows = list(islice((row for row in instances if row is not None), MAX_CHOICES + 1))
-    if len(rows) > MAX_CHOICES:
+    rows = list(islice((row for row in instances if row is not None), FormField.MAX_CHOICES + 1))
+    if len(rows) > FormField.MAX_CHOICES:
         return None
     visible = {
         row.pk

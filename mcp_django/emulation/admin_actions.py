@@ -45,7 +45,7 @@ from ..orm.tool_arguments import Arguments
 from ..orm.undecodable_values import is_undecodable
 from ..protocol.content import Content, ResourceLink
 from ..runtime.failing_hooks import reading
-from ..schema.form_schemas import form_schema
+from ..schema.form_schemas import FormSchema
 from ..schema.json_values import to_jsonable
 from ..schema.secrets import clean_text, is_sensitive
 from ..schema.signatures import Signature
@@ -141,11 +141,11 @@ class AdminAction(Action):
             field.choices = []
             field.initial = None
             field.help_text = " ".join(filter(None, [str(field.help_text), "describe_model with detail lists values."]))
-        return form_schema(form) if form.fields else super().schema
+        return FormSchema(form).for_tool() if form.fields else super().schema
 
     def schema_for(self, request: MCPRequest) -> Mapping[str, Any]:
         form = self._told_form(request)
-        return form_schema(form) if form.fields else super().schema
+        return FormSchema(form).for_tool() if form.fields else super().schema
 
     def _told_form(self, request: MCPRequest) -> Form:
         with reading() as before:

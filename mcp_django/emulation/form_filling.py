@@ -37,7 +37,7 @@ from ..orm.compiled_queries import load_related
 from ..orm.labels import is_key
 from ..orm.row_finder import RowFinder
 from ..orm.undecodable_values import VALUE_ERRORS
-from ..schema.form_schemas import is_geometry
+from ..schema.form_schemas import FormField
 from ..schema.secrets import HIDDEN, holds_hidden
 from ..schema.value_types import choice_of
 from .geometries import geometry_text
@@ -279,7 +279,7 @@ def incoming(request: MCPRequest, field: forms.Field, value: Any) -> Any:
         return _keys(request, field, value)
     if isinstance(field, (forms.ChoiceField, forms.MultipleChoiceField)):
         return _chosen(field, value)
-    if is_geometry(field):
+    if FormField(field).is_geometry:
         return geometry_text(field, value)
     takes_list = isinstance(field, forms.MultiValueField) or hasattr(field, "base_field")
     if hasattr(field, "base_field"):

@@ -10,7 +10,7 @@ from django.forms import BaseModelForm, ModelChoiceField
 from django.forms.models import apply_limit_choices_to_to_formfield
 
 from ..orm.access import ModelAccess
-from ..schema.form_schemas import form_schema
+from ..schema.form_schemas import FormSchema
 from .form_filling import writable_names
 from .html_forms import first_choice
 from .saving import RowPage
@@ -28,7 +28,7 @@ class WritableForm:
     def schema(self, among: Collection[str] | None = None) -> dict[str, Any]:
         """Return the JSON Schema of the writable fields, or of those in ``among``."""
         shown = set(self.names) if among is None else {*self.names} & {*among}
-        schema = form_schema(self.form, exclude=self.form.fields.keys() - shown) if shown else {}
+        schema = FormSchema(self.form).for_tool(exclude=self.form.fields.keys() - shown) if shown else {}
         return {name: part for name, part in schema.items() if name != "required" or not self.is_update}
 
     def requires(self, name: str) -> bool:

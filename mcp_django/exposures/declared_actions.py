@@ -132,9 +132,9 @@ class Action:
     @property
     def asks_for(self) -> Sequence[str]:
         """The required fields that the declared action asks for."""
-        from ..schema.form_schemas import is_required
+        from ..schema.form_schemas import FormField
 
-        return [name for name, found in self.fields.items() if found is None or is_required(found)]
+        return [name for name, found in self.fields.items() if found is None or FormField(found).is_required]
 
     def answers(self, request: MCPRequest, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the answers for the declared action's parameters that are questions."""

@@ -22,7 +22,7 @@ from ..orm.alternative_spellings import json_or_text
 from ..orm.conditions import is_pattern_lookup, matches_here
 from ..orm.nearest_names import alternatives
 from ..orm.tool_arguments import Arguments
-from ..schema.form_schemas import field_schema, serializer_schema, writable_fields
+from ..schema.form_schemas import FormField, SerializerField
 from ..schema.value_types import FREE_OBJECT, is_empty, key_type, types_of
 from .routes import Route
 
@@ -149,24 +149,25 @@ def inputs_of(route: Route, view: Any, *, confirms: bool = False) -> Inputs:
         )
     )
     if isinstance(serializer, ListSerializer) and is_declared:
-        rows = serializer_schema(serializer)
+        rows = SerializerField(serializer).schema()
         return Inputs(path, query, {DATA: rows}, None, [DATA], confirms=confirms)
     if not is_declared or not hasattr(serializer, "fields"):
         # The serializer, if any, is the default of the view, so its fields are only a hint.
         taken: Schemas = {}
         try:
-            taken = {name: serializer_schema(field) for name, field in writable_fields(serializer).items()}
+            members = SerializerField(serializer).writable()
+            taken = {name: SerializerField(field).schema() for name, field in members.items()}
         except Exception:
             logger.debug("The fields of %s are not known", route.name, exc_info=True)
         about = {**({"properties": taken} if taken else {}), "description": "Body of the request, if it takes one"}
         return Inputs(path, query, {DATA: {**FREE_OBJECT, **about}}, None, confirms=confirms)
-    writable = writable_fields(serializer)
+    writable = SerializerField(serializer).writable()
     others = {*path, *query, *(["confirm_token"] if confirms else [])}
     names = {}
     for name in writable:
         argument = f"body_{name}" if name in others else name
         names[argument] = name
-    fields = {argument: serializer_schema(writable[name]) for argument, name in names.items()}
+    fields = {argument: SerializerField(writable[name]).schema() for argument, name in names.items()}
     partial = route.method == "patch"
     required = [argument for argument, name in names.items() if writable[name].required and not partial]
     return Inputs(path, query, fields, names, required, ordering, confirms)
@@ -325,7 +326,7 @@ def _filter_schema(filterset: Any, item: Any) -> dict[str, Any]:
     if any(kind.__name__.startswith("AllValues") for kind in type(item).__mro__) or filterset.request is None:
         # Do not tell its choices: they are the values of all rows, including those hidden from the caller.
         return {"type": "string"}
-    schema = field_schema(item.field)
+    schema = FormField(item.field).schema()
     if hasattr(item.field.widget, "surrogate"):
         note = " ".join(filter(None, [schema.get("description", ""), "(several, separated by commas)"]))
         return {"type": "string", "description": note}

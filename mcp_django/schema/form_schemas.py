@@ -35,8 +35,6 @@ from .value_types import (
     present,
 )
 
-# Maximum number of choices that a person is shown; with more, the person enters the value.
-MAX_CHOICES: Final = 100
 # Maximum number of values in a tool's schema; with more, only the field's error message names them.
 MAX_VALUES: Final = 200
 MAX_LABELS: Final = 50
@@ -181,11 +179,6 @@ def _range(field: Any) -> Shape:
     return ends, ["the first value of the range and the first after it, null for no bound", *words]
 
 
-def is_geometry(field: Any) -> bool:
-    """Return whether a form field in a schema is GeoDjango's, whose libraries not every project has."""
-    return hasattr(field, "geom_type") and hasattr(field, "srid")
-
-
 # Plain fields for a person, None for a field that a client's form cannot have
 
 
@@ -236,21 +229,9 @@ def _titled(options: list[Option] | None) -> list[dict[str, str]]:
 def _key_words(field: Any) -> list[str]:
     if not isinstance(field, forms.ModelChoiceField):
         return []
-    label = model_of(field)._meta.label_lower
+    label = FormField(field).model._meta.label_lower
     also = ", or the name of a model" if label == "contenttypes.contenttype" else ""
     return [f"primary key of {label}{also}"]
-
-
-def options_of(field: Any) -> list[Option] | None:
-    """Return a form field's choices for its schema, without the blank one; None for more than people look through."""
-    found = [(str(value), label) for value, label in islice(_options(field.choices), MAX_CHOICES + 1)]
-    return found if len(found) <= MAX_CHOICES else None
-
-
-def model_of(field: Any) -> type[Model]:
-    """Return the model whose rows a form field offers in its schema."""
-    model: type[Model] = field.queryset.model
-    return model
 
 
 # Tables by the names of the fields' classes, because importing some of the classes needs a driver or a library
@@ -326,33 +307,51 @@ def notation(field: Any) -> tuple[str, str]:
     return found
 
 
-# Schemas of forms for a tool
+# Fields of forms
 
 
-def form_schema(form: forms.BaseForm | type[forms.BaseForm], *, exclude: Collection[str] = ()) -> dict[str, Any]:
-    """Return the JSON Schema of the values that a Django form takes; ``exclude`` names fields to leave out.
+class FormField:
+    """One field of a Django form. ``MAX_CHOICES`` is how many choices a person looks through."""
 
-    Disabled fields are left out.
-    """
-    declared: Mapping[str, forms.Field] = getattr(form, "base_fields", {}) if isinstance(form, type) else form.fields
-    fields = {name: field for name, field in declared.items() if name not in exclude and not field.disabled}
-    # A check box is required only if it must be ticked; any other counts as not ticked if it is left out.
-    required = [name for name, field in fields.items() if field.required]
-    return object_schema({name: field_schema(field) for name, field in fields.items()}, required, closed=True)
+    MAX_CHOICES: Final = 100
+
+    def __init__(self, field: Any) -> None:
+        self.field = field
+
+    @property
+    def is_geometry(self) -> bool:
+        """Whether it is one of GeoDjango's fields, whose libraries not every project has."""
+        return hasattr(self.field, "geom_type") and hasattr(self.field, "srid")
+
+    @property
+    def is_required(self) -> bool:
+        """Whether a person has to fill it in: a check box only if it must be ticked."""
+        return self.field.required and not isinstance(self.field, forms.NullBooleanField)
+
+    @property
+    def model(self) -> type[Model]:
+        """The model whose rows the field offers."""
+        model: type[Model] = self.field.queryset.model
+        return model
+
+    def options(self) -> list[Option] | None:
+        """Return values and labels of the choices without the blank one; None for more than people look through."""
+        options = islice(_options(self.field.choices), self.MAX_CHOICES + 1)
+        found = [(str(value), label) for value, label in options]
+        return found if len(found) <= self.MAX_CHOICES else None
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON Schema of the field's values for a tool, with the constraints in the description."""
+        field = self.field
+        label = str(field.label or "").strip()
+        texts = [label and f"{label.rstrip('.')}.", str(field.help_text or "").strip()]
+        return with_default(_shape(field), None if isinstance(field.initial, Model) else field.initial, texts)
 
 
-def field_schema(field: forms.Field) -> dict[str, Any]:
-    """Return the JSON Schema of one form field, with its constraints in the description."""
-    label = str(field.label or "").strip()
-    texts = [label and f"{label.rstrip('.')}.", str(field.help_text or "").strip()]
-    return with_default(_shape(field), None if isinstance(field.initial, Model) else field.initial, texts)
-
-
-def _shape(field: forms.Field) -> Shape:
-    if is_geometry(field):
-        kind: Any = field
-        system = f"SRID {kind.srid} unless it says another" if kind.srid else ""
-        return {"type": "string"}, [f"{kind.geom_type.lower()} as WKT, EWKT or GeoJSON", system]
+def _shape(field: Any) -> Shape:
+    if FormField(field).is_geometry:
+        system = f"SRID {field.srid} unless it says another" if field.srid else ""
+        return {"type": "string"}, [f"{field.geom_type.lower()} as WKT, EWKT or GeoJSON", system]
     shape: Shape = _kind_of(field, FORM_FIELDS)[0](field)
     return shape
 
@@ -366,78 +365,140 @@ def with_default(shape: Shape, default: Any, texts: Iterable[str]) -> dict[str, 
     return described(schema, texts, words)
 
 
-def writable_fields(serializer: Any) -> dict[str, Any]:
-    """Return by name the fields of a serializer that its form schema offers; files have no JSON form."""
-    from rest_framework.serializers import FileField, HiddenField
-
-    fields: Mapping[str, Any] = getattr(serializer, "fields", {})
-    return {
-        name: field
-        for name, field in fields.items()
-        if not field.read_only and not isinstance(field, HiddenField | FileField)
-    }
+# Serializers
 
 
-def serializer_schema(field: Any, depth: int = MAX_DEPTH) -> dict[str, Any]:
-    """Return the form schema of a REST framework serializer or its field, constraints in the description."""
-    schema, words = _shape_in_serializer(field, depth)
-    if field.allow_null:
-        schema = any_of(schema, NULL)
-    about = str(field.help_text or "").strip()
-    label = "" if about or field.label is None else str(field.label)
-    label = "" if label.lower().replace(" ", "_") == field.field_name else label
-    return with_default((schema, words), field.default, [label and f"{label.rstrip('.')}.", about])
+class SerializerField:
+    """A serializer of REST framework, or one of its fields; ``depth`` levels of nested serializers are told."""
+
+    def __init__(self, field: Any, depth: int = MAX_DEPTH) -> None:
+        self.field = field
+        self.depth = depth
+
+    def writable(self) -> dict[str, Any]:
+        """Return by name the fields that clients can write; files have no JSON form."""
+        from rest_framework.serializers import FileField, HiddenField
+
+        fields: Mapping[str, Any] = getattr(self.field, "fields", {})
+        return {
+            name: field
+            for name, field in fields.items()
+            if not field.read_only and not isinstance(field, HiddenField | FileField)
+        }
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON Schema of the values that clients write, with the constraints in the description."""
+        field = self.field
+        schema, words = self._shape()
+        if field.allow_null:
+            schema = any_of(schema, NULL)
+        about = str(field.help_text or "").strip()
+        label = "" if about or field.label is None else str(field.label)
+        label = "" if label.lower().replace(" ", "_") == field.field_name else label
+        return with_default((schema, words), field.default, [label and f"{label.rstrip('.')}.", about])
+
+    def _shape(self) -> Shape:
+        from rest_framework.relations import ManyRelatedField
+        from rest_framework.serializers import ListField, ListSerializer, Serializer
+
+        field = self.field
+        if shape := _kind_of(field, SERIALIZER_FIELDS):
+            found: Shape = shape(field)
+            return found
+        if isinstance(field, ListSerializer | ListField | ManyRelatedField):
+            child = field.child_relation if isinstance(field, ManyRelatedField) else field.child
+            item = SerializerField(child, self.depth).schema()
+            note = item.pop("description", "")
+            words = [f"each: {note.strip('()')}" if note else "", between(*_lengths(field), "items")]
+            return {"type": "array", "items": item}, words
+        if not isinstance(field, Serializer):
+            return {}, []
+        if not self.depth:
+            return {**FREE_OBJECT}, []
+        fields = self.writable()
+        required = [name for name, member in fields.items() if member.required]
+        members = {name: SerializerField(member, self.depth - 1).schema() for name, member in fields.items()}
+        return object_schema(members, required), []
 
 
-def _shape_in_serializer(field: Any, depth: int) -> Shape:
-    from rest_framework.relations import ManyRelatedField
-    from rest_framework.serializers import ListField, ListSerializer, Serializer
-
-    if shape := _kind_of(field, SERIALIZER_FIELDS):
-        found: Shape = shape(field)
-        return found
-    if isinstance(field, ListSerializer | ListField | ManyRelatedField):
-        item = serializer_schema(field.child_relation if isinstance(field, ManyRelatedField) else field.child, depth)
-        note = item.pop("description", "")
-        words = [f"each: {note.strip('()')}" if note else "", between(*_lengths(field), "items")]
-        return {"type": "array", "items": item}, words
-    if not isinstance(field, Serializer):
-        return {}, []
-    if not depth:
-        return {**FREE_OBJECT}, []
-    fields = writable_fields(field)
-    required = [name for name, member in fields.items() if member.required]
-    return object_schema({name: serializer_schema(fields[name], depth - 1) for name in fields}, required), []
+# Forms
 
 
-# Schemas of forms for a person
+class FormSchema:
+    """A Django form: its schema for a tool, and the plain form by which a person fills it in."""
 
+    def __init__(self, form: forms.BaseForm | type[forms.BaseForm]) -> None:
+        self.form: Any = form
 
-def question_schema(form: forms.BaseForm) -> dict[str, Any]:
-    """Return the form schema by which a person fills in a Django form (``requestedSchema``)."""
-    fields = fields_of(form)
-    lost = [name for name, field in fields.items() if field is None and form.fields[name].required]
-    if lost:
-        raise ImproperlyConfigured(f"{type(form).__name__}.{lost[0]} is not a field that a user can be asked for")
-    properties = {name: field for name, field in fields.items() if field is not None}
-    return object_schema(properties, [name for name in properties if is_required(form.fields[name])])
+    def for_tool(self, *, exclude: Collection[str] = ()) -> dict[str, Any]:
+        """Return the JSON Schema of the values that the form takes; ``exclude`` names fields to leave out.
 
+        Disabled fields are left out.
+        """
+        form = self.form
+        declared: Mapping[str, Any] = getattr(form, "base_fields", {}) if isinstance(form, type) else form.fields
+        fields = {name: field for name, field in declared.items() if name not in exclude and not field.disabled}
+        # A check box is required only if it must be ticked; any other counts as not ticked if it is left out.
+        required = [name for name, field in fields.items() if field.required]
+        return object_schema({name: FormField(field).schema() for name, field in fields.items()}, required, closed=True)
 
-def is_required(field: forms.Field) -> bool:
-    """Return whether a form's schema requires the field of a person: a check box only if it must be ticked."""
-    return field.required and not isinstance(field, forms.NullBooleanField)
+    def for_person(self) -> dict[str, Any]:
+        """Return the schema of the plain form (``requestedSchema``).
 
+        Raises:
+            ImproperlyConfigured: the form requires a field that a person cannot be asked for.
+        """
+        fields = self.plain_fields()
+        lost = [name for name, field in fields.items() if field is None and self.form.fields[name].required]
+        if lost:
+            name = type(self.form).__name__
+            raise ImproperlyConfigured(f"{name}.{lost[0]} is not a field that a user can be asked for")
+        properties = {name: field for name, field in fields.items() if field is not None}
+        required = [name for name in properties if FormField(self.form.fields[name]).is_required]
+        return object_schema(properties, required)
 
-def fields_of(form: forms.BaseForm, choices: Choices = options_of) -> dict[str, dict[str, Any] | None]:
-    """Return the form schema of each visible field, as a person fills it in, None for a field that has none.
+    def plain_fields(self, choices: Choices | None = None) -> dict[str, dict[str, Any] | None]:
+        """Return the schema of each visible field, as a person fills it in, None for a field that has none.
 
-    ``choices`` returns the choices of a field.
-    """
-    return {
-        name: _question(form, name, field, choices)
-        for name, field in form.fields.items()
-        if not field.disabled and not field.widget.is_hidden
-    }
+        ``choices`` returns the choices of a field, by default all that it has.
+        """
+
+        def options(field: Any) -> list[Option] | None:
+            return FormField(field).options()
+
+        return {
+            name: _question(self.form, name, field, choices or options)
+            for name, field in self.form.fields.items()
+            if not field.disabled and not field.widget.is_hidden
+        }
+
+    def read(self, asked: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:
+        """Validate the form with the values that a person entered, and return its ``cleaned_data``.
+
+        ``asked`` has the schema of each plain field that was shown, by name; all other fields keep their initial
+        values. Raises ``ValueError`` with a text for the person if a value is not valid.
+        """
+        form = self.form
+        data: dict[str, Any] = {}
+        for name, field in form.fields.items():
+            if name in asked:
+                data[form.add_prefix(name)] = _entered(field, asked[name], content.get(name))
+            elif not isinstance(field, forms.FileField):
+                data[form.add_prefix(name)] = form.get_initial_for_field(field, name)
+            # The widget would look for the parts that a browser posts, but ``data`` has the value itself.
+            field.widget.value_from_datadict = lambda data, files, name: data.get(name)
+        form.data = data
+        form.files = MultiValueDict()
+        form.is_bound = True
+        form._errors = None
+        if form.is_valid():
+            cleaned: dict[str, Any] = form.cleaned_data
+            return cleaned
+        texts = []
+        for name, errors in form.errors.as_data().items():
+            messages = " ".join(str(message) for error in errors for message in error.messages)
+            texts.append(messages if name == NON_FIELD_ERRORS else f"{form[name].label}: {messages}")
+        raise ValueError(" ".join(texts))
 
 
 def _question(form: forms.BaseForm, name: str, field: Any, choices: Choices) -> dict[str, Any] | None:
@@ -493,33 +554,6 @@ PLAIN: Final[Mapping[str, tuple[Any, str]]] = {
     "boolean": (bool, "yes or no"),
     "array": (list, "a list"),
 }
-
-
-def read_form(form: Any, asked: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:
-    """Validate a Django form with the values that were entered by its schema, and return its ``cleaned_data``.
-
-    ``asked`` has the schema of each plain field that was shown, by name; all other fields keep their initial values.
-    """
-    data: dict[str, Any] = {}
-    for name, field in form.fields.items():
-        if name in asked:
-            data[form.add_prefix(name)] = _entered(field, asked[name], content.get(name))
-        elif not isinstance(field, forms.FileField):
-            data[form.add_prefix(name)] = form.get_initial_for_field(field, name)
-        # The widget would look for the parts that a browser posts, but ``data`` has the value itself.
-        field.widget.value_from_datadict = lambda data, files, name: data.get(name)
-    form.data = data
-    form.files = MultiValueDict()
-    form.is_bound = True
-    form._errors = None
-    if form.is_valid():
-        cleaned: dict[str, Any] = form.cleaned_data
-        return cleaned
-    texts = []
-    for name, errors in form.errors.as_data().items():
-        messages = " ".join(str(message) for error in errors for message in error.messages)
-        texts.append(messages if name == NON_FIELD_ERRORS else f"{form[name].label}: {messages}")
-    raise ValueError(" ".join(texts))
 
 
 def _entered(field: Any, asked: Mapping[str, Any], value: Any) -> Any:

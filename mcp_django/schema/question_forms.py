@@ -23,7 +23,7 @@ from ..protocol.versions import Revisions
 from .annotations import members_of, parameter, unwrap
 from .consent import ConsentForm
 from .container_types import MISSING, Array, Nullable, Object, Parameter, object_schema
-from .form_schemas import plain_number, question_schema, read_form
+from .form_schemas import FormSchema, plain_number
 from .json_values import to_jsonable
 from .value_types import (
     Boolean,
@@ -64,9 +64,9 @@ def question_form(kind: Any, key: str = "", default: Any = MISSING) -> QuestionF
     if kind is None:
         return QuestionForm(ConsentForm.ONLY_CONSENT, _consented)
     if isinstance(kind, BaseForm) or (isinstance(kind, type) and issubclass(kind, BaseForm)):
-        form = kind() if isinstance(kind, type) else kind
-        schema = question_schema(form)
-        return QuestionForm(schema, lambda content: read_form(form, schema["properties"], content))
+        form = FormSchema(kind() if isinstance(kind, type) else kind)
+        schema = form.for_person()
+        return QuestionForm(schema, lambda content: form.read(schema["properties"], content))
     if isinstance(kind, Mapping):
         try:
             ClientRequest.requested_schema(kind, Revisions.LATEST)

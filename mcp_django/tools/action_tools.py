@@ -21,7 +21,7 @@ from ..orm.access import ModelAccess, access_of
 from ..orm.nearest_names import Misnamed
 from ..orm.suggestions import with_argument
 from ..orm.tool_arguments import Arguments
-from ..schema.form_schemas import is_required
+from ..schema.form_schemas import FormField
 from ..schema.value_types import FREE_OBJECT
 from ..scopes import READ, WRITE
 from .base import IDEMPOTENCY_KEY, Tool
@@ -73,7 +73,7 @@ class ActionTool(Tool):
             # Describe the fields of its form with their declared choices: computed choices could be rows.
             words = []
             for name, field in action.fields.items():
-                mark = "*" if field is None or is_required(field) else ""
+                mark = "*" if field is None or FormField(field).is_required else ""
                 choices = getattr(field, "choices", None)
                 known = choices if isinstance(choices, list) else []
                 stored = [(str(value), str(label)) for value, label in known if value]

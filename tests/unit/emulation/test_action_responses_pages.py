@@ -8,7 +8,7 @@ from django import forms
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.emulation.action_responses import ActionPage
 from mcp_django.emulation.html_forms import read_forms
-from mcp_django.schema.form_schemas import MAX_CHOICES
+from mcp_django.schema.form_schemas import FormField
 from tests.factories import make_author, make_superuser, make_user
 from tests.testapp.models import Author, Tag
 from tests.tool_calls import request_of
@@ -98,7 +98,7 @@ def test_80_rows_of_models_that_the_caller_may_not_see_are_not_named(site: MCPSi
 
 
 def test_more_rows_than_a_person_looks_through_are_not_offered(site: MCPSite) -> None:
-    Author.objects.bulk_create(Author(name=f"A{number}") for number in range(MAX_CHOICES + 1))
+    Author.objects.bulk_create(Author(name=f"A{number}") for number in range(FormField.MAX_CHOICES + 1))
     form = type("OneForm", (forms.Form,), {"author": forms.ModelChoiceField(Author.objects.all())})
     assert "oneOf" not in properties(request_of(make_superuser(), site), form())["author"]
 

@@ -18,18 +18,13 @@ from rest_framework import serializers
 
 from mcp_django.protocol.client_requests import ClientRequest
 from mcp_django.schema.form_schemas import (
-    MAX_CHOICES,
     NOTATIONS,
+    FormField,
+    FormSchema,
+    SerializerField,
     choice,
-    field_schema,
-    fields_of,
-    form_schema,
     notation,
-    question_schema,
-    read_form,
-    serializer_schema,
     with_default,
-    writable_fields,
 )
 from tests.factories import make_author
 from tests.restapp.models import Client, Order
@@ -136,7 +131,7 @@ MOMENT = "ISO 8601 date and time, such as 2026-07-28T14:30:00Z"
     ],
 )
 def test_R18_a_field_is_a_property_with_its_constraints_in_words(field: forms.Field, expected: dict[str, Any]) -> None:
-    found = field_schema(field)
+    found = FormField(field).schema()
     assert found == expected
     Draft202012Validator.check_schema(found)
 
@@ -148,7 +143,7 @@ def test_a_relation_is_a_key_and_no_row_is_read(django_assert_num_queries: Any, 
         shelves = forms.ModelMultipleChoiceField(Shelf.objects.all(), required=False)
 
     with django_assert_num_queries(0):
-        found = form_schema(Form())
+        found = FormSchema(Form()).for_tool()
     assert found["properties"] == {
         "author": {"type": "integer", "description": "(primary key of testapp.author)"},
         "by_name": {"type": "string", "description": "(name of testapp.author)"},
@@ -170,8 +165,8 @@ def test_the_schema_of_a_form_leaves_out_what_cannot_be_written() -> None:
         "required": ["name"],
         "additionalProperties": False,
     }
-    assert form_schema(Form, exclude=["secret"]) == expected
-    bound = form_schema(Form(), exclude=["secret"])
+    assert FormSchema(Form).for_tool(exclude=["secret"]) == expected
+    bound = FormSchema(Form()).for_tool(exclude=["secret"])
     assert bound == expected
 
 
@@ -180,7 +175,7 @@ def test_86_no_expression_of_the_project_reaches_clients_or_runs() -> None:
         code = forms.RegexField(r"^(a+)+$", help_text="Letters.")
         other = forms.CharField(validators=[RegexValidator(r"^(b+)+$")])
 
-    assert form_schema(Form)["properties"] == {
+    assert FormSchema(Form).for_tool()["properties"] == {
         "code": {"type": "string", "description": "Letters."},
         "other": {"type": "string"},
     }
@@ -188,7 +183,7 @@ def test_86_no_expression_of_the_project_reaches_clients_or_runs() -> None:
 
 def test_a_model_form_has_the_schema_of_its_model() -> None:
     form = modelform_factory(Book, fields=["title", "author", "price", "status", "tags", "cover"])
-    found = form_schema(form)
+    found = FormSchema(form).for_tool()
     Draft202012Validator.check_schema(found)
     assert list(found["properties"]) == ["title", "author", "price", "status", "tags", "cover"]
     assert found["properties"]["cover"]["type"] == "object"
@@ -217,7 +212,7 @@ def one(field: forms.Field, name: str = "f", **initial: Any) -> Any:
 
 
 def asked(field: forms.Field, **initial: Any) -> dict[str, Any] | None:
-    return fields_of(one(field, **initial))["f"]
+    return FormSchema(one(field, **initial)).plain_fields()["f"]
 
 
 @pytest.mark.parametrize(
@@ -243,7 +238,7 @@ def asked(field: forms.Field, **initial: Any) -> dict[str, Any] | None:
             {"const": "l", "title": "Large"}, {"const": "3", "title": "Third"}]}),
         (forms.MultipleChoiceField(choices=[(1, "One")]),
          {"type": "array", "items": {"anyOf": [{"const": "1", "title": "One"}]}, "minItems": 1}),
-        (forms.ChoiceField(choices=[(n, n) for n in range(MAX_CHOICES + 1)]), {"type": "string"}),
+        (forms.ChoiceField(choices=[(n, n) for n in range(FormField.MAX_CHOICES + 1)]), {"type": "string"}),
         (forms.CharField(label="Whose", help_text="Anyone's."), {"type": "string", "description": "Anyone's."}),
         (forms.FileField(required=False), None),
         (forms.CharField(widget=forms.PasswordInput, required=False), None),
@@ -302,7 +297,7 @@ class ShippingForm(forms.Form):
 
 
 def test_a_form_is_asked_without_what_a_person_does_not_fill_in() -> None:
-    schema = question_schema(ShippingForm(prefix="p"))
+    schema = FormSchema(ShippingForm(prefix="p")).for_person()
     assert list(schema["properties"]) == ["carrier", "weight", "note"]
     assert schema["required"] == ["carrier", "weight"]
 
@@ -314,7 +309,7 @@ def test_a_form_is_asked_without_what_a_person_does_not_fill_in() -> None:
 )
 def test_a_form_that_needs_what_cannot_be_asked_is_a_mistake_of_the_project(field: forms.Field) -> None:
     with pytest.raises(ImproperlyConfigured, match="is not a field that a user can be asked for"):
-        question_schema(one(field))
+        FormSchema(one(field)).for_person()
 
 
 class AuthorForm(forms.Form):
@@ -327,17 +322,17 @@ def test_rows_are_chosen_by_their_labels() -> None:
     ada, bob = make_author("Ada"), make_author("Bob")
     tag = Tag.objects.create(name="new")
     form = AuthorForm(initial={"author": bob, "tags": [tag]})
-    schema = question_schema(form)["properties"]
+    schema = FormSchema(form).for_person()["properties"]
     assert schema["author"]["oneOf"] == [{"const": str(row.pk), "title": str(row)} for row in (ada, bob)]
     assert (schema["author"]["default"], schema["tags"]["default"]) == (str(bob.pk), [str(tag.pk)])
 
 
 @pytest.mark.django_db
 def test_more_rows_than_a_person_looks_through_are_not_listed(django_assert_num_queries: Any) -> None:
-    Author.objects.bulk_create(Author(name=f"A{number:03}") for number in range(MAX_CHOICES + 1))
+    Author.objects.bulk_create(Author(name=f"A{number:03}") for number in range(FormField.MAX_CHOICES + 1))
     form = AuthorForm()
     with django_assert_num_queries(2):
-        field = fields_of(form)["author"]
+        field = FormSchema(form).plain_fields()["author"]
     assert field == {"type": "string", "title": "Author", "description": "(primary key of testapp.author)"}
 
 
@@ -346,7 +341,7 @@ def test_a_field_that_is_named_like_a_secret_has_no_plain_form():
         account = forms.CharField()
         api_key = forms.CharField()
 
-    fields = fields_of(Connect())
+    fields = FormSchema(Connect()).plain_fields()
     assert fields["account"] is not None
     assert fields["api_key"] is None
 
@@ -356,7 +351,7 @@ def test_a_field_that_is_named_like_a_secret_has_no_plain_form():
 
 def entered(field: forms.Field, *value: Any) -> Any:
     form = one(field)
-    return read_form(form, question_schema(form)["properties"], {"f": value[0]} if value else {})["f"]
+    return FormSchema(form).read(FormSchema(form).for_person()["properties"], {"f": value[0]} if value else {})["f"]
 
 
 def refusal(field: forms.Field, *value: Any) -> str:
@@ -449,7 +444,7 @@ def test_an_empty_text_leaves_a_field_of_any_kind_blank(field: forms.Field, foun
 def test_what_was_not_asked_for_keeps_what_the_form_shows() -> None:
     form = ShippingForm(prefix="p", initial={"secret": "new"})
     content = {"carrier": "dhl", "weight": 2, "secret": "stolen", "fixed": "stolen", "label": "x"}
-    cleaned = read_form(form, question_schema(form)["properties"], content)
+    cleaned = FormSchema(form).read(FormSchema(form).for_person()["properties"], content)
     expected = {"carrier": "dhl", "weight": Decimal(2), "label": None, "secret": "new", "fixed": "fixed", "note": ""}
     assert cleaned == expected
 
@@ -458,7 +453,7 @@ def test_78_a_form_refuses_in_its_own_words() -> None:
     def refused(**content: Any) -> str:
         form = ShippingForm()
         with pytest.raises(ValueError) as error:  # noqa: PT011
-            read_form(form, question_schema(form)["properties"], content)
+            FormSchema(form).read(FormSchema(form).for_person()["properties"], content)
         return str(error.value)
 
     assert refused() == "Who carries it: This field is required. Weight: This field is required."
@@ -471,11 +466,11 @@ def test_78_a_form_refuses_in_its_own_words() -> None:
 def test_rows_are_chosen_by_their_keys() -> None:
     ada, tag = make_author("Ada"), Tag.objects.create(name="new")
     form = AuthorForm()
-    asked = question_schema(form)["properties"]
-    cleaned = read_form(form, asked, {"author": str(ada.pk), "tags": [str(tag.pk)]})
+    asked = FormSchema(form).for_person()["properties"]
+    cleaned = FormSchema(form).read(asked, {"author": str(ada.pk), "tags": [str(tag.pk)]})
     assert (cleaned["author"], list(cleaned["tags"])) == (ada, [tag])
     with pytest.raises(ValueError, match="Author: Select a valid choice"):
-        read_form(AuthorForm(), asked, {"author": str(ada.pk + 1)})
+        FormSchema(AuthorForm()).read(asked, {"author": str(ada.pk + 1)})
 
 
 @pytest.mark.django_db
@@ -486,7 +481,7 @@ def test_a_model_form_builds_its_row() -> None:
             fields = ("name",)
 
     form = TagForm()
-    read_form(form, question_schema(form)["properties"], {"name": "fresh"})
+    FormSchema(form).read(FormSchema(form).for_person()["properties"], {"name": "fresh"})
     assert form.save().name == "fresh"
 
 
@@ -565,7 +560,7 @@ class Everything(serializers.Serializer):
     deep = Deep()
 
 
-FIELDS = writable_fields(Everything())
+FIELDS = SerializerField(Everything()).writable()
 
 
 def test_what_cannot_be_sent_is_left_out():
@@ -599,25 +594,25 @@ def test_what_cannot_be_sent_is_left_out():
     ],
 )
 def test_each_kind_of_field_has_its_schema(name, schema):
-    assert serializer_schema(FIELDS[name]) == schema
+    assert SerializerField(FIELDS[name]).schema() == schema
 
 
 def test_limits_stand_in_the_words_too():
-    price = serializer_schema(FIELDS["price"])
+    price = SerializerField(FIELDS["price"]).schema()
     assert price["type"] == "string"
     assert price["description"].endswith("such as 12.50, at most 6 digits, at most 2 decimal places, at least 0)")
-    tags = serializer_schema(FIELDS["tags"])
+    tags = SerializerField(FIELDS["tags"]).schema()
     assert tags["items"] == {"type": "string", "maxLength": 3}
     assert tags["description"] == "(each: at most 3 characters, at most 2 items)"
 
 
 def test_serializers_within_serializers_are_objects_down_to_a_bound():
-    line = serializer_schema(FIELDS["line"])
+    line = SerializerField(FIELDS["line"]).schema()
     assert line["required"] == ["name"]
     assert line["properties"]["count"]["default"] == 2
-    lines = serializer_schema(FIELDS["lines"])
+    lines = SerializerField(FIELDS["lines"]).schema()
     assert lines["items"]["properties"].keys() == {"name", "count"}
-    assert str(serializer_schema(FIELDS["deep"])).count("properties") == 4
+    assert str(SerializerField(FIELDS["deep"]).schema()).count("properties") == 4
 
 
 def test_the_widest_integers_of_a_database_are_no_limits():
@@ -628,22 +623,22 @@ def test_the_widest_integers_of_a_database_are_no_limits():
 
     wide = serializers.IntegerField(min_value=-(2**63), max_value=2**63 - 1)
     wide.bind("wide", Serializer())
-    assert serializer_schema(wide) == {"type": "integer"}
+    assert SerializerField(wide).schema() == {"type": "integer"}
 
 
 def test_no_row_is_read_for_a_schema(django_assert_num_queries):
     # There is no database at all in this test.
-    assert [serializer_schema(field) for field in writable_fields(Everything()).values()]
+    assert [SerializerField(field).schema() for field in SerializerField(Everything()).writable().values()]
 
 
 def test_files_of_the_server_are_not_listed(tmp_path):
     (tmp_path / "private.txt").touch()
     field = serializers.FilePathField(path=str(tmp_path))
     field.bind("path", Everything())
-    assert serializer_schema(field) == {"type": "string"}
+    assert SerializerField(field).schema() == {"type": "string"}
 
 
 def test_many_choices_are_left_to_the_serializer():
     field = serializers.ChoiceField(choices=[str(number) for number in range(201)])
     field.bind("many", Everything())
-    assert serializer_schema(field) == {"type": "string", "description": "(one of 201 values)"}
+    assert SerializerField(field).schema() == {"type": "string", "description": "(one of 201 values)"}
