@@ -14,8 +14,6 @@ from typing import Any, Final, TypeVar, cast
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
-from ..schema.signatures import Signature
-
 T = TypeVar("T")
 
 REQUEST: Final = ("request",)
@@ -70,6 +68,8 @@ def look_at(
     takes_any: bool = False,
 ) -> str:
     """Check a declared function ``(request, **arguments)``, return its name; ``takes_any`` if it has its own schema."""
+    from ..schema.signatures import Signature  # only for projects that declare functions
+
     name = name or function.__name__
     signature = Signature(function)
     first = next(iter(signature.parameters), None)

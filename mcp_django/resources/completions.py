@@ -24,12 +24,10 @@ from ..orm.completed_values import Completion, ModelValues
 from ..orm.conditions import Condition
 from ..orm.uris import Address, ParsedURI
 from ..protocol.uri_templates import UriTemplate
-from ..schema.container_types import AnyOf, Nullable, Row
 from ..schema.json_values import to_jsonable
-from ..schema.value_types import Boolean, Choice, Type
+from ..schema.value_types import Type
 
 NOTHING: Final = Completion()
-BOOLEANS: Final = (("true", ""), ("false", ""))
 
 
 def complete_field(request: MCPRequest, label: str, name: str, text: str) -> Completion:
@@ -39,12 +37,6 @@ def complete_field(request: MCPRequest, label: str, name: str, text: str) -> Com
     except NotFound:
         return NOTHING
     return ModelValues(model).of_field(name, text)
-
-
-def _as_text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    return orjson.dumps(value).decode()
 
 
 # A function of the caller's request, the typed text, and the arguments that are already filled in, by name.
@@ -103,27 +95,20 @@ class Completer:
         return self._by_type(request, self.types[name], value, context)
 
     def _by_type(self, request: MCPRequest, kind: Type, value: str, context: Mapping[str, str]) -> Completion:
-        match kind:
-            case Nullable():
-                return self._by_type(request, kind.inner, value, context)
-            case Row():
-                exposure = request.mcp.site.exposures.get(kind.model)
-                model = access_of(request)[exposure] if exposure is not None else None
-                if model is None or not model.is_there:
-                    return NOTHING
-                values = ModelValues(model)
-                return values.keys(value, self._conditions(values, context))
-            case Choice():
-                labels = kind.labels or ("",) * len(kind.options)
-                stored = (option for option, _ in kind.options)
-                texts = map(_as_text, stored)
-                return Completion.ranked(zip(texts, labels, strict=True), value.strip())
-            case Boolean():
-                return Completion.ranked(BOOLEANS, value.strip())
-            case AnyOf():
-                parts = [self._by_type(request, member, value, context) for member in kind.members]
-                merged = Completion.of(text for part in parts for text in part.values)
-                return Completion(merged.values, merged.more or any(part.more for part in parts))
+        kind = kind.not_null
+        if kind.row_model is not None:
+            exposure = request.mcp.site.exposures.get(kind.row_model)
+            model = access_of(request)[exposure] if exposure is not None else None
+            if model is None or not model.is_there:
+                return NOTHING
+            values = ModelValues(model)
+            return values.keys(value, self._conditions(values, context))
+        if kind.alternatives:
+            parts = [self._by_type(request, member, value, context) for member in kind.alternatives]
+            merged = Completion.of(text for part in parts for text in part.values)
+            return Completion(merged.values, merged.more or any(part.more for part in parts))
+        if kind.closed_list:
+            return Completion.ranked(kind.closed_list, value.strip())
         return NOTHING
 
     def _conditions(self, values: ModelValues, context: Mapping[str, str]) -> Sequence[Condition]:
@@ -131,10 +116,10 @@ class Completer:
         found = []
         for name, value in context.items():
             kind = self.types.get(name)
-            kind = kind.inner if isinstance(kind, Nullable) else kind
+            related = kind.not_null.row_model if kind is not None else None
             condition = None
-            if isinstance(kind, Row) and value:
-                condition = values.of_row(name, kind.model, value)
+            if related is not None and value:
+                condition = values.of_row(name, related, value)
             if condition is not None:
                 found.append(condition)
         return found

@@ -23,7 +23,7 @@ from ..orm.conditions import is_pattern_lookup, matches_here
 from ..orm.nearest_names import alternatives
 from ..orm.tool_arguments import Arguments
 from ..schema.form_schemas import FormField, SerializerField
-from ..schema.value_types import FREE_OBJECT, is_empty, key_type, types_of
+from ..schema.value_types import FREE_OBJECT, is_empty, key_type
 from .routes import Route
 
 logger = logging.getLogger("mcp_django")
@@ -105,7 +105,7 @@ class Inputs:
         for argument, name in self.body.items():
             if argument not in arguments:
                 continue
-            kinds = types_of(self.fields[argument])
+            kinds = _types_of(self.fields[argument])
             value = arguments[argument]
             # Some clients send null or an empty text for everything that they leave out.
             if kinds and ((value is None and "null" not in kinds) or (value == "" and "string" not in kinds)):
@@ -113,6 +113,11 @@ class Inputs:
             may_be_nested = not kinds or {"array", "object"} & kinds
             values[name] = json_or_text(value) if may_be_nested else value
         return values
+
+
+def _types_of(schema: Mapping[str, Any]) -> frozenset[str]:
+    """Return the types of values that a schema admits, an empty set for all."""
+    return frozenset(shape["type"] for shape in schema.get("anyOf", [schema]) if "type" in shape)
 
 
 def inputs_of(route: Route, view: Any, *, confirms: bool = False) -> Inputs:

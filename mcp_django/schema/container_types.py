@@ -285,6 +285,10 @@ class Nullable(Type):
     inner: Type
 
     @property
+    def not_null(self) -> Type:
+        return self.inner.not_null
+
+    @property
     def noun(self) -> str:
         return f"{self.inner.noun} or null"
 
@@ -320,6 +324,10 @@ class AnyOf(Type):
     members: tuple[Type, ...]
 
     @property
+    def alternatives(self) -> tuple[Type, ...]:
+        return self.members
+
+    @property
     def noun(self) -> str:
         return " or ".join(member.noun for member in self.members)
 
@@ -353,6 +361,10 @@ class Row(Type):
 
     model: type[models.Model]
     needs_database = True
+
+    @property
+    def row_model(self) -> type[models.Model]:
+        return self.model
 
     @property
     def noun(self) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
+import orjson
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.db import models
@@ -117,10 +118,16 @@ def described(schema: dict[str, Any], texts: Iterable[str], words: Iterable[str]
     return schema
 
 
-def as_text(schema: Mapping[str, Any]) -> dict[str, Any]:
+def plain_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a schema of value types without what some APIs of AI models refuse: objects, values of several types, and
+    enums of anything but texts."""
+    return _with_text_enums(_without_objects(schema))
+
+
+def _without_objects(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return a schema of value types in which objects, and values of several types, are text."""
     if "items" in schema:
-        return {**schema, "items": as_text(schema["items"])}
+        return {**schema, "items": _without_objects(schema["items"])}
     if (kinds := schema.get("anyOf", ())) and kinds[0] == {"type": "string"} and NULL not in kinds:
         return {**{name: value for name, value in schema.items() if name != "anyOf"}, "type": "string"}
     if any(schema.get(keyword) != value for keyword, value in FREE_OBJECT.items()) or "properties" in schema:
@@ -128,7 +135,7 @@ def as_text(schema: Mapping[str, Any]) -> dict[str, Any]:
     return described({"type": "string"}, ["JSON object as text.", schema.get("description", "")], ())
 
 
-def with_text_enums(schema: Mapping[str, Any]) -> dict[str, Any]:
+def _with_text_enums(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return a schema of value types, at every depth, whose enums hold only texts that are not empty.
 
     Some APIs of models, such as Gemini's, refuse a request with any other enum. The description then names the values,
@@ -136,12 +143,12 @@ def with_text_enums(schema: Mapping[str, Any]) -> dict[str, Any]:
     """
     found = dict(schema)
     if "properties" in found:
-        found["properties"] = {name: with_text_enums(inner) for name, inner in found["properties"].items()}
+        found["properties"] = {name: _with_text_enums(inner) for name, inner in found["properties"].items()}
     if "anyOf" in found:
-        found["anyOf"] = [with_text_enums(inner) for inner in found["anyOf"]]
+        found["anyOf"] = [_with_text_enums(inner) for inner in found["anyOf"]]
     for keyword in ("items", "additionalProperties"):
         if isinstance(found.get(keyword), Mapping):
-            found[keyword] = with_text_enums(found[keyword])
+            found[keyword] = _with_text_enums(found[keyword])
     values = found.get("enum")
     if values is None or all(isinstance(value, str) and value for value in values):
         return found
@@ -153,19 +160,6 @@ def with_text_enums(schema: Mapping[str, Any]) -> dict[str, Any]:
         del found["enum"]
         words = ["one of " + ", ".join(json.dumps(value, ensure_ascii=False) for value in values)]
     return described(found, [found.get("description", "")], words)
-
-
-def texts_of(value: Any) -> Any:
-    if isinstance(value, list):
-        return [texts_of(item) for item in value]
-    if isinstance(value, Mapping):
-        return json.dumps(value, ensure_ascii=False)
-    return value
-
-
-def types_of(schema: Mapping[str, Any]) -> frozenset[str]:
-    """Return the types of values that a schema admits, an empty set for all."""
-    return frozenset(shape["type"] for shape in schema.get("anyOf", [schema]) if "type" in shape)
 
 
 def key_type(field: Any) -> str:
@@ -221,6 +215,26 @@ class Type:
     def needs_database(self) -> bool:
         """Whether :meth:`convert` may run queries."""
         return any(part.needs_database for part in self.parts)
+
+    @property
+    def not_null(self) -> Type:
+        """The type without null."""
+        return self
+
+    @property
+    def alternatives(self) -> tuple[Type, ...]:
+        """The types one of which a value has, for a union."""
+        return ()
+
+    @property
+    def closed_list(self) -> Sequence[tuple[str, str]]:
+        """All values as texts, each with its label for people or "", for a type that has only these."""
+        return ()
+
+    @property
+    def row_model(self) -> type[models.Model] | None:
+        """The model whose rows are the values."""
+        return None
 
     def schema(self) -> dict[str, Any]:
         """Return the JSON Schema, a new dict."""
@@ -378,6 +392,7 @@ class Boolean(Type):
 
     noun = "true or false"
     json_types = ("boolean",)
+    closed_list = (("true", ""), ("false", ""))
 
     def convert(self, value: Any, request: HttpRequest) -> Any:
         if isinstance(value, str) and value.lower() in ("true", "false"):
@@ -479,6 +494,11 @@ class Choice(Type):
     def json_types(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(json_type(value) for value, _ in self.options))
 
+    @property
+    def closed_list(self) -> Sequence[tuple[str, str]]:
+        labels = self.labels or ("",) * len(self.options)
+        return [(_as_text(value), label) for (value, _), label in zip(self.options, labels, strict=True)]
+
     def schema(self) -> dict[str, Any]:
         values = [value for value, _ in self.options]
         kinds = {kind: [value for value in values if json_type(value) == kind] for kind in self.json_types}
@@ -501,3 +521,9 @@ class Choice(Type):
         if meant is None:
             raise self.refuse(value)
         return self.convert(meant, request)
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return orjson.dumps(value).decode()

@@ -9,7 +9,7 @@ from ..emulation.picked_rows import Selection
 from ..orm.aggregates.aggregation import AggregateResult, Aggregation
 from ..orm.conditions import opening_hint
 from ..orm.empty_results import empty_hints
-from ..schema.value_types import FREE_OBJECT, any_of
+from ..schema.value_types import FREE_OBJECT
 from .base import RecordTool
 from .query_records import RecordCall
 
@@ -29,7 +29,7 @@ class AggregateRecords(RecordTool):
             "model": {"type": "string"},
             "aggregates": {
                 "type": "array",
-                "items": any_of({"type": "string"}, FREE_OBJECT),
+                "items": {"anyOf": [{"type": "string"}, FREE_OBJECT]},
                 "description": (
                     "count, sum:a*b, {function, field, where, as, unit, order}; of these {ratio: [a, b]}, difference, "
                     "percent_of_total, change"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Awaitable, Iterable, Mapping
 from functools import cached_property
@@ -21,6 +22,15 @@ if TYPE_CHECKING:
 IDEMPOTENCY_KEY: Final[Mapping[str, Any]] = {"type": "string", "description": "For safe retries"}
 UNSAFE: Final = re.compile(r"[^a-z0-9_]")
 MAX_NAME: Final = 40
+
+
+def texts_of(value: Any) -> Any:
+    """Return an argument of an example as plain schemas describe it: objects, also those in a list, as text."""
+    if isinstance(value, list):
+        return [texts_of(item) for item in value]
+    if isinstance(value, Mapping):
+        return json.dumps(value, ensure_ascii=False)
+    return value
 
 
 class Tool:
@@ -110,12 +120,10 @@ class Tool:
         example = self.example
         wire["inputSchema"] = dict(self.input_schema)
         if settings.SCHEMAS == "plain":
-            from ..schema.value_types import as_text, texts_of, with_text_enums
+            from ..schema.value_types import plain_schema
 
             properties: Mapping[str, Any] = self.input_schema.get("properties", {})
-            wire["inputSchema"]["properties"] = {
-                name: with_text_enums(as_text(schema)) for name, schema in properties.items()
-            }
+            wire["inputSchema"]["properties"] = {name: plain_schema(schema) for name, schema in properties.items()}
             example = example and {name: texts_of(value) for name, value in example.items()}
         if example:
             wire["description"] += f" Example: {orjson.dumps(example).decode()}"

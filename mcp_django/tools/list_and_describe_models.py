@@ -25,8 +25,7 @@ from ..orm.search import unsearched
 from ..orm.tool_arguments import Arguments
 from ..orm.uris import Address
 from ..schema.secrets import clean_text
-from ..schema.value_types import texts_of
-from .base import RecordTool
+from .base import RecordTool, texts_of
 from .model_overview import MAX_LINE, Overview, may_write
 from .model_search import found_models
 from .query_records import ALWAYS_LOAD, UNORDERED
