@@ -22,7 +22,7 @@ from django.urls import URLPattern
 
 from .conf import require_apps, settings
 from .exceptions import AlreadyRegistered, NotFound, NotRegistered, ToolError
-from .functions.declared_functions import Declared, Unread, look
+from .functions.declared_functions import Declared, Unread
 from .schema.secrets import has_secret_key, is_account
 from .signals import models_registered
 
@@ -37,10 +37,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 AnyTool = TypeVar("AnyTool", bound="Tool")
-# Dotted names of the classes that parse declared functions, because few processes need to load them.
-FUNCTION_TOOL = "mcp_django.tools.function_tools.FunctionTool"
-PROMPT = "mcp_django.resources.prompts.Prompt"
-RESOURCE = "mcp_django.resources.function_resources.FunctionResource"
 # Apps that hold credentials or plumbing: never exposed unless a project registers one of their models itself.
 CLOSED_APPS = frozenset(
     {"admin", "auth", "authtoken", "contenttypes", "mcp_django", "oauth2_provider", "sessions", "token_blacklist"}
@@ -285,11 +281,11 @@ class MCPSite:
 
     def add_tool(self, function: Callable[..., Any], **options: Any) -> None:
         """Register a function as a tool of the site. Raises ``AlreadyRegistered`` when the name is taken."""
-        name = look("tool", function, options)
-        if self._has_tool(name):
-            raise AlreadyRegistered(f"A tool named {name!r} is already registered with {self.name!r}.")
+        tool = Unread.of_kind("tool", function, options)
+        if self._has_tool(tool.name):
+            raise AlreadyRegistered(f"A tool named {tool.name!r} is already registered with {self.name!r}.")
         # Replace the object: other threads may be iterating over it.
-        self._tools = Declared(self._tools, {name: Unread(FUNCTION_TOOL, function, options)})
+        self._tools = Declared(self._tools, {tool.name: tool})
 
     def add_chatgpt_tools(self) -> None:
         """Register with the site ``search`` and ``fetch``, which ChatGPT's connectors and deep research look for."""
@@ -313,20 +309,20 @@ class MCPSite:
 
     def add_prompt(self, function: Callable[..., Any], **options: Any) -> None:
         """Register a function as a prompt of the site. Raises ``AlreadyRegistered`` when the name is taken."""
-        name = look("prompt", function, options)
-        if name in self.prompts:
-            raise AlreadyRegistered(f"A prompt named {name!r} is already registered with {self.name!r}.")
-        self.prompts = Declared(self.prompts, {name: Unread(PROMPT, function, options)})
+        prompt = Unread.of_kind("prompt", function, options)
+        if prompt.name in self.prompts:
+            raise AlreadyRegistered(f"A prompt named {prompt.name!r} is already registered with {self.name!r}.")
+        self.prompts = Declared(self.prompts, {prompt.name: prompt})
 
     def add_resource(self, uri: str, function: Callable[..., Any], **options: Any) -> None:
         """Register a function as a resource or resource template of the site.
 
         Raises ``AlreadyRegistered`` when the URI is taken.
         """
-        look("resource", function, options)
+        resource = Unread.of_kind("resource", function, options, uri)
         if uri in self.resources:
             raise AlreadyRegistered(f"A resource {uri!r} is already registered with {self.name!r}.")
-        self.resources = Declared(self.resources, {uri: Unread(RESOURCE, function, options, uri)})
+        self.resources = Declared(self.resources, {uri: resource})
 
     def remove_tool(self, name: str) -> None:
         """Remove a tool from the site, also a generic one. Raises ``NotRegistered``."""

@@ -13,7 +13,7 @@ from django.forms import Field
 
 if TYPE_CHECKING:
     from ..context.request import MCPRequest
-    from ..functions.asked_parameters import Asked
+    from ..functions.asked_parameters import AskedParameters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,33 +157,29 @@ class FunctionAction(Action):
         self.description = self.description or inspect.getdoc(self.function) or ""
 
     @cached_property
-    def questions(self) -> tuple[Asked, ...]:
+    def questions(self) -> AskedParameters:
         """The parameters of the declared action that are questions."""
-        from ..functions.asked_parameters import asked_parameters
+        from ..functions.asked_parameters import AskedParameters
 
-        return asked_parameters(self.function, self.SKIPPED)
+        return AskedParameters.of(self.function, self.SKIPPED)
 
     @cached_property
     def signature(self) -> Any:
         """The schema and validation of the declared action's parameters that are not questions."""
         from ..schema.arguments import ArgumentSchema
 
-        return ArgumentSchema.of_signature(self.function, skip=(*self.SKIPPED, *(item.name for item in self.questions)))
+        return ArgumentSchema.of_signature(self.function, skip=(*self.SKIPPED, *self.questions.names))
 
     @property
     def has_form(self) -> bool:
-        return bool(self.questions) or super().has_form
+        return bool(self.questions.items) or super().has_form
 
     @property
     def fields(self) -> Mapping[str, Field | None]:
-        from ..functions.asked_parameters import Ask
-
-        return {item.name: None for item in self.questions if isinstance(item.marker, Ask)}
+        return dict.fromkeys(self.questions.of_user)
 
     def answers(self, request: MCPRequest, values: Mapping[str, Any]) -> dict[str, Any]:
-        from ..functions.asked_parameters import answers_of
-
-        return answers_of(self.questions, request, values)
+        return self.questions.answers(request, values)
 
     @property
     def schema(self) -> Mapping[str, Any]:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import inspect
 import math
 import typing
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Final, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_args, get_origin
 
 from django.core.exceptions import ImproperlyConfigured
 from django.forms import BaseForm
@@ -24,11 +24,6 @@ from ..schema.value_types import FREE_OBJECT
 if TYPE_CHECKING:
     from ..context.request import MCPRequest
 
-# Arguments of every function that may ask, for answers from clients that cannot show questions to their user.
-RESERVED: Final[Mapping[str, Any]] = {
-    "answers": {**FREE_OBJECT, "description": "Answers to its questions, by name"},
-    "confirm_token": {"type": "string", "description": "From its questions"},
-}
 # A text, or a function of the request and the call's arguments that returns it.
 Text = str | Callable[..., str]
 
@@ -119,44 +114,72 @@ def _text(text: Text, request: MCPRequest, arguments: Mapping[str, Any]) -> str:
     return str(text(request, **arguments) if callable(text) else text)
 
 
-def asked_parameters(function: Callable[..., Any], skip: Collection[str]) -> tuple[Asked, ...]:
-    """Return the asked parameters of the function, except those in ``skip``. Raises ``ImproperlyConfigured`` if a form
-    cannot ask for one of them."""
-    signature = Signature(function)
-    found = []
-    for item in signature.parameters:
-        if item.name in skip or item.annotation is item.empty:
-            continue
-        try:
-            annotation = signature.resolve(item.annotation)
-        except ImproperlyConfigured:
-            # Reading the arguments raises the same error.
-            continue
-        while type(annotation).__name__ == "TypeAliasType":
-            annotation = annotation.__value__
-        bare, *extras = get_args(annotation) if get_origin(annotation) is Annotated else [None]
-        marker = next((extra for extra in extras if isinstance(extra, (Ask, Sample, Roots))), None)
-        if marker is None:
-            continue
-        others = tuple(extra for extra in extras if extra is not marker)
-        kept: Any = typing.cast(Any, Annotated)[(bare, *others)] if others else bare
-        asked = Asked(item.name, kept, marker, MISSING if item.default is item.empty else item.default)
-        asked.check()
-        found.append(asked)
-    return tuple(found)
+@dataclass(frozen=True, slots=True)
+class AskedParameters:
+    """The asked parameters of a function, in order.
 
-
-def answers_of(asked: Sequence[Asked], request: MCPRequest, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of asked parameters; ``arguments`` are those of the call.
-
-    Raises:
-        InputRequired: some are not known yet; the exception has the questions for all of them.
-        Declined: the user declined or dismissed a question.
+    ``ARGUMENTS`` are those of every function that may ask, for answers from clients that cannot show questions to their
+    user.
     """
-    from ..context.questions import answered_together
 
-    steps = [lambda item=item: item.answer(request, arguments) for item in asked]
-    return dict(zip([item.name for item in asked], answered_together(steps), strict=True))
+    ARGUMENTS: ClassVar[Mapping[str, Any]] = {
+        "answers": {**FREE_OBJECT, "description": "Answers to its questions, by name"},
+        "confirm_token": {"type": "string", "description": "From its questions"},
+    }
+
+    items: tuple[Asked, ...]
+
+    @classmethod
+    def of(cls, function: Callable[..., Any], skip: Collection[str]) -> AskedParameters:
+        """Read the parameters of the function, except those in ``skip``.
+
+        Raises:
+            ImproperlyConfigured: a form cannot ask for one of them.
+        """
+        signature = Signature(function)
+        found = []
+        for item in signature.parameters:
+            if item.name in skip or item.annotation is item.empty:
+                continue
+            try:
+                annotation = signature.resolve(item.annotation)
+            except ImproperlyConfigured:
+                # Reading the arguments raises the same error.
+                continue
+            while type(annotation).__name__ == "TypeAliasType":
+                annotation = annotation.__value__
+            bare, *extras = get_args(annotation) if get_origin(annotation) is Annotated else [None]
+            marker = next((extra for extra in extras if isinstance(extra, (Ask, Sample, Roots))), None)
+            if marker is None:
+                continue
+            others = tuple(extra for extra in extras if extra is not marker)
+            kept: Any = typing.cast(Any, Annotated)[(bare, *others)] if others else bare
+            asked = Asked(item.name, kept, marker, MISSING if item.default is item.empty else item.default)
+            asked.check()
+            found.append(asked)
+        return cls(tuple(found))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Their names."""
+        return tuple(item.name for item in self.items)
+
+    @property
+    def of_user(self) -> tuple[str, ...]:
+        """The names of those that the client's user is asked for."""
+        return tuple(item.name for item in self.items if isinstance(item.marker, Ask))
+
+    def answers(self, request: MCPRequest, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return their values; ``arguments`` are those of the call.
+
+        Raises:
+            InputRequired: some are not known yet; the exception has the questions for all of them.
+            Declined: the user declined or dismissed a question.
+        """
+        from ..context.questions import answered_together
+
+        steps = [lambda item=item: item.answer(request, arguments) for item in self.items]
+        return dict(zip(self.names, answered_together(steps), strict=True))
 
 
 def finished(request: MCPRequest, value: Any) -> Any:

@@ -31,6 +31,14 @@ OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
+# Dotted names of the classes that load declared functions, because few processes need these classes.
+MADE_BY: Final = {
+    "tool": "mcp_django.tools.function_tools.FunctionTool",
+    "prompt": "mcp_django.resources.prompts.Prompt",
+    "resource": "mcp_django.resources.function_resources.FunctionResource",
+}
+
+
 def look(kind: str, function: Callable[..., Any], options: Mapping[str, Any]) -> str:
     """Check a function declared as a tool, prompt or resource, and return its name."""
     if not callable(function):
@@ -97,7 +105,16 @@ def check_tool_name(name: str) -> None:
 class Unread:
     """A declared function that is not loaded yet; ``made_by`` is the dotted path of the class to load it with."""
 
-    def __init__(self, made_by: str, function: Callable[..., Any], options: Mapping[str, Any], *before: Any) -> None:
+    @classmethod
+    def of_kind(cls, kind: str, function: Callable[..., Any], options: Mapping[str, Any], *before: Any) -> Unread:
+        """Check a function declared as a tool, prompt or resource."""
+        name = look(kind, function, options)
+        return cls(MADE_BY[kind], function, options, *before, name=name)
+
+    def __init__(
+        self, made_by: str, function: Callable[..., Any], options: Mapping[str, Any], *before: Any, name: str = ""
+    ) -> None:
+        self.name = name
         self.made_by = made_by
         self.function = function
         self.options = options

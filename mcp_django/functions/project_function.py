@@ -19,8 +19,8 @@ from ..exceptions import ToolError
 from ..schema.arguments import ArgumentSchema
 from ..schema.container_types import MISSING
 from ..schema.docstrings import Docstring
-from .asked_parameters import answers_of, asked_parameters
-from .declared_functions import REQUEST, look_at
+from .asked_parameters import AskedParameters
+from .declared_functions import REQUEST, check_tool_name, look_at
 
 if TYPE_CHECKING:
     from ..context.request import MCPRequest
@@ -33,7 +33,8 @@ class ProjectFunction:
 
     ``permissions`` are Django permissions ("shop.view_order"), all of which the caller needs; ``permission`` is a
     function of the request that must agree too. ``untyped`` is the type of parameters without annotation,
-    MISSING to refuse them. ``asked`` are the parameters that the client's user or the client provides, not arguments.
+    MISSING to refuse them. ``is_tool`` checks that all clients can use the name. ``asked`` are the parameters that the
+    client's user or the client provides, not arguments.
 
     Raises:
         ImproperlyConfigured: the function does not take the request, or its parameters have no JSON form.
@@ -49,7 +50,10 @@ class ProjectFunction:
         permission: Callable[[MCPRequest], bool] | None = None,
         input_schema: Mapping[str, Any] | None = None,
         untyped: Any = MISSING,
+        is_tool: bool = False,
     ) -> None:
+        if is_tool:
+            check_tool_name(name)
         self.function = function
         self.name = look_at(
             function,
@@ -62,10 +66,10 @@ class ProjectFunction:
         self.is_async = inspect.iscoroutinefunction(function)
         self.permissions = tuple(permissions)
         self.permission = permission
-        self.asked = asked_parameters(function, REQUEST)
+        self.asked = AskedParameters.of(function, REQUEST)
         # Asks the client's user to confirm a call with these arguments, None if a call needs no confirmation.
         self.confirm: Callable[[MCPRequest, Mapping[str, Any]], None] | None = None
-        skipped = (*REQUEST, *(item.name for item in self.asked))
+        skipped = (*REQUEST, *self.asked.names)
         if input_schema is not None:
             self.arguments = ArgumentSchema.of_author(input_schema, function, skipped)
         else:
@@ -101,14 +105,14 @@ class ProjectFunction:
         The user confirms the call in the same round.
         """
         if self.confirm is None:
-            if self.asked:
-                return answers_of(self.asked, request, arguments)
+            if self.asked.items:
+                return self.asked.answers(request, arguments)
             return {}
         from ..context.questions import answered_together
 
         found: dict[str, Any]
         found, _ = answered_together(
-            [partial(answers_of, self.asked, request, arguments), partial(self.confirm, request, arguments)]
+            [partial(self.asked.answers, request, arguments), partial(self.confirm, request, arguments)]
         )
         return found
 
@@ -118,7 +122,7 @@ class ProjectFunction:
                 given = await sync_to_async(self.arguments.validate)(arguments, request)
             else:
                 given = self.arguments.validate(arguments, request)
-            if self.asked or self.confirm is not None:
+            if self.asked.items or self.confirm is not None:
                 # A form may query the database.
                 given |= await sync_to_async(self.answers)(request, given)
             with request.mcp.record.in_own_code():

@@ -83,7 +83,7 @@ class FunctionResource(ProjectFunction):
         if ttl_ms is not None and (type(ttl_ms) is not int or ttl_ms < 0):
             raise ImproperlyConfigured(f"{self.name}: ttl_ms is a number of milliseconds, 0 or more")
         # Row parameters depend on the rows that the caller may see, and answers on the caller's user.
-        bound = self.permissions or self.permission or self.arguments.needs_database or self.asked
+        bound = self.permissions or self.permission or self.arguments.needs_database or self.asked.items
         if public and (bound or self.scopes != {READ}):
             raise ImproperlyConfigured(f"{self.name} depends on its caller and cannot be public")
         # Members that the result of ``resources/read`` has in addition to the contents.

@@ -13,8 +13,7 @@ from ..context.confirmation import Confirmation, quoted
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..exceptions import ToolError
-from ..functions.asked_parameters import RESERVED, Ask, finished
-from ..functions.declared_functions import check_tool_name
+from ..functions.asked_parameters import AskedParameters, finished
 from ..functions.project_function import ProjectFunction
 from ..protocol.content import Audio, Content, EmbeddedResource, Image, ResourceLink, Text
 from ..schema.json_values import to_jsonable
@@ -57,7 +56,6 @@ class FunctionTool(AskingTool):
         meta: Mapping[str, Any] | None = None,
     ) -> None:
         self.name = name or function.__name__
-        check_tool_name(self.name)
         self.function = ProjectFunction(
             function,
             name=self.name,
@@ -65,6 +63,7 @@ class FunctionTool(AskingTool):
             permissions=permissions,
             permission=permission,
             input_schema=input_schema,
+            is_tool=True,
         )
         self.title = title or self.name.replace("_", " ").strip().capitalize()
         self.description = self.function.description
@@ -94,15 +93,17 @@ class FunctionTool(AskingTool):
         own = schema.get("properties", {}).keys() | self.function.arguments.parameters.keys()
         self.takes_key = not self.read_only and "idempotency_key" not in own
         # The names of arguments that belong to answers, not to the function.
-        self.reserved = RESERVED.keys() - own
+        self.reserved = AskedParameters.ARGUMENTS.keys() - own
 
         more: Mapping[str, Any] = {}
-        if asks or any(isinstance(item.marker, Ask) for item in self.function.asked):
-            more = RESERVED
+        if asks or self.function.asked.of_user:
+            more = AskedParameters.ARGUMENTS
         elif self.confirms:
             more = {"confirm_token": {"type": "string"}}
         if clashing := more.keys() - self.reserved:
-            what = "asks" if more is RESERVED else "needs confirmation, not being declared with destructive=False,"
+            what = "needs confirmation, not being declared with destructive=False,"
+            if more is AskedParameters.ARGUMENTS:
+                what = "asks"
             raise ImproperlyConfigured(f"{self.name} {what} and cannot have a parameter named {min(clashing)}")
         if more:
             return {**schema, "properties": {**schema.get("properties", {}), **more}}

@@ -18,7 +18,7 @@ from ...context.questions import untangled
 from ...context.request import MCPRequest
 from ...context.tool_results import ToolResult
 from ...exceptions import CallRefused, InputRequired, NotFound, ToolError
-from ...functions.asked_parameters import RESERVED
+from ...functions.asked_parameters import AskedParameters
 from ...operating.daily_budgets import Budgets
 from ...orm.access import access_of
 from ...orm.nearest_names import singular
@@ -78,7 +78,7 @@ def call_tool(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str, An
         ParamHeader.check_all(tool.input_schema, arguments, request.mcp.param_headers)
     try:
         key = take_key(tool, arguments) if ARGUMENT in arguments else ""
-        if isinstance(tool, FunctionTool) and not arguments.keys().isdisjoint(RESERVED):
+        if isinstance(tool, FunctionTool) and not arguments.keys().isdisjoint(AskedParameters.ARGUMENTS):
             arguments = tool.take_answers(request, arguments)
     except ToolError as error:
         return RefusedCall(request, tool, arguments, error).result()

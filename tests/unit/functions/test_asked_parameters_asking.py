@@ -15,10 +15,9 @@ from mcp_django.context.sampling_and_roots import Root, Sampled
 from mcp_django.exceptions import Cancelled, Declined, InputRequired
 from mcp_django.functions.asked_parameters import (
     Ask,
+    AskedParameters,
     Roots,
     Sample,
-    answers_of,
-    asked_parameters,
     finished,
 )
 from mcp_django.schema.annotations import Param
@@ -71,8 +70,8 @@ def request_with(given: Any) -> Any:
 
 
 def values(given: Any, function: Any = ship, **arguments: Any) -> dict[str, Any]:
-    asked = asked_parameters(function, ("request",))
-    return answers_of(asked, request_with(given), arguments or {"order": 7})
+    asked = AskedParameters.of(function, ("request",))
+    return asked.answers(request_with(given), arguments or {"order": 7})
 
 
 def questions(given: Any, function: Any = ship) -> dict[str, Any]:
@@ -129,13 +128,13 @@ def test_a_form_may_depend_on_the_call() -> None:
 def test_what_is_not_asked_for_is_not_found() -> None:
     def plain(request: Any, a: int, b: Annotated[int, Param("B")], c=1, *, d: "Unknown" = None) -> None: ...  # type: ignore[name-defined,no-untyped-def] # noqa: F821 # fmt: skip
 
-    assert asked_parameters(plain, ("request",)) == ()
+    assert AskedParameters.of(plain, ("request",)).items == ()
 
 
 def test_an_alias_is_looked_through() -> None:
     def aliased(request: Any, which: type_alias) -> None: ...
 
-    [asked] = asked_parameters(aliased, ("request",))
+    [asked] = AskedParameters.of(aliased, ("request",)).items
     assert (asked.name, asked.annotation) == ("which", str)
 
 
@@ -147,7 +146,7 @@ def bad_name(request: Any, größe: Annotated[int, Ask("?")]) -> None: ...
 @pytest.mark.parametrize("function", [bad_form, bad_type, bad_name], ids=lambda function: function.__name__)
 def test_what_no_form_can_ask_is_a_mistake_of_the_project(function: Any) -> None:
     with pytest.raises(ImproperlyConfigured):
-        asked_parameters(function, ("request",))
+        AskedParameters.of(function, ("request",))
 
 
 @pytest.fixture
