@@ -14,7 +14,7 @@ import ssl
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
@@ -32,6 +32,7 @@ from ..problems import LOST_SESSION, NO_SESSION, SIGNED_IN
 from ..protocol.eras import client_meta
 from ..protocol.headers import MediaType
 from ..protocol.versions import Revisions
+from .check_results import CheckResult
 
 TIMEOUT: Final = 15
 MOST_BYTES: Final = 2 * 1024 * 1024
@@ -42,8 +43,6 @@ MOST_APART: Final = 30
 SEE_LOG: Final = "Look at the server's log."
 NO_METADATA: Final = 'Add path("", include("mcp_django.oauth.urls")) to urls.py; a proxy has to pass /.well-known/ on.'
 BUSY: Final = "A server with one worker of one thread cannot call itself: run manage.py mcp_doctor beside it."
-# Nothing listens at this URL: the doctor reads the code from the redirect itself.
-CALLBACK: Final = "http://127.0.0.1:33419/callback"
 NO_HTTP: Final = (
     'OAUTH2_PROVIDER["ALLOWED_REDIRECT_URI_SCHEMES"] has no "http": programs on the user\'s own machine, such as '
     "Claude Code, cannot sign in."
@@ -293,7 +292,8 @@ class Doctor:
     date: str = ""
     server: dict[str, Any] = field(default_factory=dict)
     client_id: str = ""
-    callback: str = CALLBACK
+    # Nothing listens at this URL: the doctor reads the code from the redirect itself.
+    callback: str = "http://127.0.0.1:33419/callback"
     doubt: str = ""
     login: Answer | None = None
     no_tools: str = "This user has no permission to view anything."
@@ -301,6 +301,21 @@ class Doctor:
     verifier: str = field(default_factory=lambda: secrets.token_urlsafe(48))
     code: str = ""
     token: str = ""
+
+    def use_session(self, key: str) -> None:
+        """Act in the session with this key."""
+        self.sign_in = lambda: _session_cookies(key)
+
+    def results(self, steps: Iterable[tuple[str, Callable[[], str]]]) -> Iterator[CheckResult]:
+        """Take these steps: yield the result of each, up to the first failure."""
+        for title, step in steps:
+            self.doubt = ""
+            try:
+                text = step()
+            except StepFailed as failed:
+                yield CheckResult(title, "error", str(failed), failed.remedy)
+                return
+            yield CheckResult(title, "warning" if self.doubt else "ok", text, self.doubt)
 
     def steps(self) -> Iterator[tuple[str, Callable[[], str]]]:
         """Yield each step: its title, and a function that returns what was seen or raises :class:`StepFailed`."""
@@ -626,6 +641,16 @@ class Doctor:
     def _post(self, message: Mapping[str, Any], headers: Mapping[str, str], **more: Any) -> Answer:
         sent = json.dumps(message).encode()
         return self.agent.send("POST", self.url, sent, {"Content-Type": MediaType.JSON, **headers}, **more)
+
+
+def _session_cookies(key: str) -> SimpleCookie:
+    """Return the session cookie, with the path and domain to which a browser would send it."""
+    name = django_settings.SESSION_COOKIE_NAME
+    cookies = SimpleCookie({name: key})
+    cookies[name]["path"] = django_settings.SESSION_COOKIE_PATH
+    cookies[name]["domain"] = django_settings.SESSION_COOKIE_DOMAIN or ""
+    cookies[name]["secure"] = django_settings.SESSION_COOKIE_SECURE
+    return cookies
 
 
 def _refused_token(answer: Answer) -> StepFailed:

@@ -10,8 +10,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
-from http.cookies import SimpleCookie
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -38,8 +37,9 @@ from ..runtime.cache_and_rate_limits import cache
 from ..runtime.missing_migrations import APPS, REMEDY, missing_migrations, shortened
 from ..schema.secrets import without_secrets
 from ..subscriptions.bus import bus
+from .check_results import CheckResult
 from .console_pages import Page
-from .doctor import BUSY, Doctor, StepFailed
+from .doctor import BUSY, Doctor
 from .readable_models import try_models
 
 OURS: Final = "mcp_django."
@@ -53,25 +53,11 @@ MAX_TOKENS: Final = 1_000
 VERDICTS: Final = ("error", "warning", "info", "ok")
 
 
-@dataclass(frozen=True, slots=True)
-class CheckResult:
-    """The result of one check: ``verdict`` is "ok", "info", "warning" or "error"; ``remedy`` is the fix."""
-
-    title: str
-    verdict: str
-    seen: str
-    remedy: str = ""
-
-    @property
-    def word(self) -> str:
-        """The verdict in words."""
-        return {"ok": _("ok"), "info": _("note"), "warning": _("warning")}.get(self.verdict, _("wrong"))
-
-
 def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
     """Render the results of all checks, errors first."""
     # Missing tables are the first of the errors: they explain the others.
-    findings: list[CheckResult] = list(of_parts())
+    project = ProjectChecks(request.user, seconds=PATIENCE / 2)
+    findings: list[CheckResult] = list(project.parts())
     ends = time.monotonic() + PATIENCE
     for path in ENDPOINTS.by_path():
         url = resource_url(request, path) if settings.BASE_URL else path
@@ -85,11 +71,11 @@ def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
         if doctor.login is not None and not doctor.client_id:
             text = _("It was not opened: no client is registered yet, or this page is at another address.")
             findings.append(CheckResult(_("Consent page"), "info", text))
-    findings += of_settings()
+    findings += project.system_checks()
     unrestored = unrestored_address(request)
     if unrestored is not None:
         findings.append(CheckResult("REMOTE_ADDR", "warning", ONE_ADDRESS, unrestored.remedy))
-    findings += [item for item in of_models(request.user, seconds=PATIENCE / 2) if item.verdict != "ok"]
+    findings += [item for item in project.models() if item.verdict != "ok"]
     findings.sort(key=lambda item: VERDICTS.index(item.verdict))
     return page.render(request, {"findings": findings, "count": Counter(item.verdict for item in findings)})
 
@@ -105,17 +91,7 @@ def prepare_sign_in(doctor: Doctor, request: HttpRequest) -> None:
     if client is not None and key and urlsplit(doctor.url).netloc == request.get_host():
         doctor.client_id = client.client_id
         doctor.callback = client.redirect_uris.split()[0]
-        doctor.sign_in = lambda: session_cookies(key)
-
-
-def session_cookies(key: str) -> SimpleCookie:
-    """Return the session cookie, with the path and domain to which a browser would send it."""
-    name = django_settings.SESSION_COOKIE_NAME
-    cookies = SimpleCookie({name: key})
-    cookies[name]["path"] = django_settings.SESSION_COOKIE_PATH
-    cookies[name]["domain"] = django_settings.SESSION_COOKIE_DOMAIN or ""
-    cookies[name]["secure"] = django_settings.SESSION_COOKIE_SECURE
-    return cookies
+        doctor.use_session(key)
 
 
 def reached(url: str) -> Iterator[CheckResult]:
@@ -131,33 +107,74 @@ def results(doctor: Doctor, steps: Iterator[tuple[str, Callable[[], str]]]) -> I
         text = _("It was not called: MCP_DJANGO['BASE_URL'] is not set.")
         yield CheckResult(doctor.url, "error", text, remedy)
         return
-    for title, step in steps:
-        name = f"{title} · {doctor.url}"
-        doctor.doubt = ""
-        try:
-            text = step()
-        except StepFailed as failed:
-            yield CheckResult(name, "error", str(failed), failed.remedy)
-            return
-        yield CheckResult(name, "warning" if doctor.doubt else "ok", text, doctor.doubt)
+    for result in doctor.results(steps):
+        yield replace(result, title=f"{result.title} · {doctor.url}")
 
 
-def of_parts() -> Iterator[CheckResult]:
-    """Check migrations, cache, client documents and channel layer.
+@dataclass(frozen=True)
+class ProjectChecks:
+    """Checks of this project that need no server.
 
-    What needs the tables is not checked without them.
+    ``person`` is the user whose rows are read, for at most so many ``seconds``; None reads none. ``deployed`` runs the
+    system checks for deployment too.
     """
-    tables = list(of_tables())
-    yield from tables
-    has_tables = all(item.verdict == "ok" for item in tables)
-    yield _of_cache()
-    if has_tables and uses_oauth() and apps.is_installed("oauth2_provider"):
-        yield from _of_documents()
-        yield from _of_scopes()
-    yield _of_channel_layer()
+
+    person: Any = None
+    deployed: bool = True
+    seconds: float = 60.0
+
+    def results(self) -> Iterator[CheckResult]:
+        """Yield the results of all checks."""
+        parts = list(self.parts())
+        yield from parts
+        yield from self.system_checks()
+        # Without the tables no row can be read.
+        if self.person is not None and all(item.verdict != "error" for item in parts):
+            yield from self.models()
+
+    @property
+    def has_tables(self) -> bool:
+        """Whether all migrations of the tables that calls need are applied."""
+        return all(item.verdict == "ok" for item in _tables())
+
+    def parts(self) -> Iterator[CheckResult]:
+        """Check migrations, cache, client documents and channel layer.
+
+        What needs the tables is not checked without them.
+        """
+        tables = list(_tables())
+        yield from tables
+        has_tables = all(item.verdict == "ok" for item in tables)
+        yield _of_cache()
+        if has_tables and uses_oauth() and apps.is_installed("oauth2_provider"):
+            yield from _of_documents()
+            yield from _of_scopes()
+        yield _of_channel_layer()
+
+    def models(self) -> Iterator[CheckResult]:
+        """Check the project's own code: read a row of each model that the person can see."""
+        trial = try_models(self.person, self.seconds)
+        for models, cause in trial.lines():
+            yield CheckResult(models, "error", cause)
+        if trial.read and not trial.failed:
+            yield CheckResult("Rows", "ok", f"One row of each of {trial.read} models can be read.")
+
+    def system_checks(self) -> Iterator[CheckResult]:
+        """Run this app's Django system checks."""
+        every = checks.run_checks(include_deployment_checks=self.deployed)
+        own = [message for message in every if str(message.id or "").startswith(OURS)]
+        for message in own:
+            verdict = "info"
+            if message.level >= checks.ERROR:
+                verdict = "error"
+            elif message.level >= checks.WARNING:
+                verdict = "warning"
+            yield CheckResult(str(message.id), verdict, str(message.msg), str(message.hint or ""))
+        if not own:
+            yield CheckResult(_("System checks"), "ok", _("They find nothing."))
 
 
-def of_tables() -> Iterator[CheckResult]:
+def _tables() -> Iterator[CheckResult]:
     """Check migrations: a result for each app whose tables calls need."""
     yield from (_of_tables(label) for label in APPS if apps.is_installed(label))
 
@@ -242,27 +259,3 @@ def _of_scopes() -> Iterator[CheckResult]:
         problem = f"Tokens have scopes that OAUTH2_PROVIDER does not have: {', '.join(lost)}."
         remedy = "If they are your own, pass them: provider_settings(base_url=BASE_URL, **OAUTH2_PROVIDER)."
         yield CheckResult("SCOPES", "warning", problem, remedy)
-
-
-def of_models(person: Any, seconds: float = 60.0) -> Iterator[CheckResult]:
-    """Check the project's own code: read a row of each model that ``person`` can see, for at most so many seconds."""
-    trial = try_models(person, seconds)
-    for models, cause in trial.lines():
-        yield CheckResult(models, "error", cause)
-    if trial.read and not trial.failed:
-        yield CheckResult("Rows", "ok", f"One row of each of {trial.read} models can be read.")
-
-
-def of_settings(*, deployed: bool = True) -> Iterator[CheckResult]:
-    """Run this app's Django system checks, if ``deployed`` with those for deployment."""
-    every = checks.run_checks(include_deployment_checks=deployed)
-    own = [message for message in every if str(message.id or "").startswith(OURS)]
-    for message in own:
-        verdict = "info"
-        if message.level >= checks.ERROR:
-            verdict = "error"
-        elif message.level >= checks.WARNING:
-            verdict = "warning"
-        yield CheckResult(str(message.id), verdict, str(message.msg), str(message.hint or ""))
-    if not own:
-        yield CheckResult(_("System checks"), "ok", _("They find nothing."))

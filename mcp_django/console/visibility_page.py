@@ -18,7 +18,7 @@ from ..sites import MCPSite
 from ..sites import site as default_site
 from ..transports.local_client import LocalClient
 from .console_pages import Page
-from .visibility_report import visibility_of
+from .visibility_report import VisibilityReport
 
 # Maximum number of a user's tokens to choose from, the newest first.
 MAX_ACCESS: Final = 50
@@ -118,7 +118,7 @@ def show(page: Page, request: HttpRequest) -> HttpResponseBase:
         facts = None if token is None else token.facts
         client_id = "" if token is None or token.application is None else token.application.client_id
         try:
-            view = visibility_of(site, person, scopes, facts=facts, client_id=client_id)
+            view = VisibilityReport.of(site, person, scopes, facts=facts, client_id=client_id)
         except LocalClient.CallFailed as refused:
             form.add_error(None, str(refused))
     return page.render(request, {"form": form, "view": view})

@@ -1,7 +1,7 @@
 """Visibility report: the tools, models and prompts that a user's AI model sees, their tokens, and what is hidden."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 import orjson
@@ -32,6 +32,7 @@ from ..tools.create_upload import CreateUpload
 from ..tools.function_tools import FunctionTool
 from ..tools.model_overview import Overview
 from ..transports.local_client import LocalClient
+from .readable_models import try_site
 
 # Approximate bytes of JSON per token.
 BYTES_PER_TOKEN: Final = 4
@@ -45,6 +46,9 @@ class Hidden:
 
     name: str
     reason: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,49 @@ class VisibilityReport:
     off: str = ""
     budgets: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
+    @classmethod
+    def of(
+        cls,
+        site: MCPSite,
+        person: AbstractBaseUser,
+        scopes: Iterable[str],
+        *,
+        facts: Mapping[str, Any] | None = None,
+        client_id: str = "",
+        model: type[Model] | None = None,
+        reads_rows: bool = False,
+    ) -> "VisibilityReport":
+        """Return the report of what ``person`` sees; with ``model``, of that Django model alone.
+
+        With ``reads_rows``, a row of each model is read, to find code of the project that fails.
+
+        ``facts`` are those stored with a token, as :func:`~mcp_django.oauth.stored_tokens.facts_of` returns them, and
+        ``client_id`` is the client of the token.
+        """
+        scopes = tuple(scopes)
+        request = request_of(LocalClient(site, person, scopes, facts))
+        request.mcp.client_id = client_id
+        record = request.mcp.record
+        RecordedCall(request).describe_caller()
+        record.kind = "service" if FactName.SERVICE_ACCOUNT in request.mcp.facts else "person"
+        models = [model] if model is not None else list(apps.get_models())
+        visible, missing = _models(request, sorted(models, key=lambda item: item._meta.label_lower))
+        lists = {} if model is not None else _lists(request)
+        off = None if request.mcp.off is None else request.mcp.off.caller(request.mcp.record)
+        if reads_rows:
+            trial = try_site(site, person, scopes, [item.label for item in visible])
+            visible = tuple(replace(item, failing=trial.causes_of(item.label)) for item in visible)
+        return cls(
+            site.name,
+            person.get_username(),
+            scopes,
+            models=visible,
+            missing_models=missing,
+            off="" if off is None else off.text,
+            budgets=Budgets(request).left(),
+            **lists,
+        )
+
     @property
     def tool_tokens(self) -> int:
         """The estimated tokens of all tool definitions."""
@@ -111,42 +158,6 @@ class VisibilityReport:
 def tokens(value: Any) -> int:
     """Return the estimated number of tokens that a value costs an AI model."""
     return -(-len(orjson.dumps(value)) // BYTES_PER_TOKEN)
-
-
-def visibility_of(
-    site: MCPSite,
-    person: AbstractBaseUser,
-    scopes: Iterable[str],
-    *,
-    facts: Mapping[str, Any] | None = None,
-    client_id: str = "",
-    model: type[Model] | None = None,
-) -> VisibilityReport:
-    """Return the report of what ``person`` sees; with ``model``, of that Django model alone.
-
-    ``facts`` are those stored with a token, as :func:`~mcp_django.oauth.stored_tokens.facts_of` returns them, and
-    ``client_id`` is the client of the token.
-    """
-    scopes = tuple(scopes)
-    request = request_of(LocalClient(site, person, scopes, facts))
-    request.mcp.client_id = client_id
-    record = request.mcp.record
-    RecordedCall(request).describe_caller()
-    record.kind = "service" if FactName.SERVICE_ACCOUNT in request.mcp.facts else "person"
-    models = [model] if model is not None else list(apps.get_models())
-    visible, missing = _models(request, sorted(models, key=lambda item: item._meta.label_lower))
-    lists = {} if model is not None else _lists(request)
-    off = None if request.mcp.off is None else request.mcp.off.caller(request.mcp.record)
-    return VisibilityReport(
-        site.name,
-        person.get_username(),
-        scopes,
-        models=visible,
-        missing_models=missing,
-        off="" if off is None else off.text,
-        budgets=Budgets(request).left(),
-        **lists,
-    )
 
 
 # Tools, resources, prompts

@@ -271,8 +271,9 @@ def well(*args, **options):
 
 
 def test_the_command_fails_if_rows_cannot_be_read_and_all_else_is_well(ada, monkeypatch, capsys, settings):
-    for name in ("of_parts", "of_settings", "of_tables", "steps_of"):
+    for name in ("ProjectChecks.parts", "ProjectChecks.system_checks", "Doctor.results"):
         monkeypatch.setattr(f"{mcp_doctor.__name__}.{name}", well)
+    monkeypatch.setattr(mcp_doctor.ProjectChecks, "has_tables", True)
     with pytest.raises(CommandError, match=f"only {ROLES} sets: add it to CALL_MIDDLEWARE"):
         call_command("mcp_doctor", "http://127.0.0.1:1/mcp", user="ada")
     assert "All is well" not in capsys.readouterr().out

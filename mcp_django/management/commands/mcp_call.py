@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from ...console.visibility_report import visibility_of
+from ...console.visibility_report import VisibilityReport
 from ...problems import nearest
 from ...transports.local_client import LocalClient
 from ..command_arguments import CallerCommand
@@ -42,7 +42,7 @@ class Command(CallerCommand):
                 self.stdout.write("\n".join(f"{name:<40} {line}" for name, line in lines) or f"{person} has no tools.")
                 return
             if tool not in tools:
-                hidden = {item.name: item.reason for item in visibility_of(site, person, scopes).missing_tools}
+                hidden = {item.name: item.reason for item in VisibilityReport.of(site, person, scopes).missing_tools}
                 if tool in hidden:
                     raise CommandError(f"{person} has no tool {tool!r}: {hidden[tool]}")
                 there = ", ".join(tools) or "none"

@@ -4,9 +4,8 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from getpass import getpass
-from http.cookies import SimpleCookie
 from importlib import import_module
 from typing import Any
 
@@ -18,8 +17,9 @@ from oauth2_provider.settings import oauth2_settings
 
 from ...checks.oauth import login_admin
 from ...conf import settings
-from ...console.doctor import CALLBACK, Doctor, StepFailed
-from ...console.health_checks_page import CheckResult, of_models, of_parts, of_settings, of_tables, session_cookies
+from ...console.check_results import CheckResult
+from ...console.doctor import Doctor
+from ...console.health_checks_page import ProjectChecks
 from ...problems import NOTHING_REGISTERED
 from ...routing import mounted_sites
 from ..command_arguments import TableCommand, endpoint_url, find_user
@@ -63,15 +63,19 @@ class Command(TableCommand):
         results: list[CheckResult] = []
         # These checks are about this project, even if the doctor tries another server.
         self.head("This project")
-        for item in self.of_project(person):
+        project = ProjectChecks(person, deployed=not django_settings.DEBUG)
+        for item in project.results():
             results.append(item)
             self.say(item)
-        if all(item.verdict == "ok" for item in of_tables()):
+        if project.has_tables:
             self.head(f"\nThe path of a client to {doctor.url}")
-            with signed_in(None if password else person) as cookies, cleaning(doctor):
-                if cookies is not None:
-                    doctor.sign_in = lambda: cookies
-                for item in steps_of(doctor):
+            with signed_in(None if password else person) as session, cleaning(doctor):
+                if session is not None:
+                    doctor.use_session(session)
+                for item in doctor.results(doctor.steps()):
+                    # A client works all the same.
+                    if item.verdict == "warning":
+                        item = replace(item, verdict="info")
                     results.append(item)
                     self.say(item)
         wrong = [item for item in results if item.verdict == "error"]
@@ -84,15 +88,6 @@ class Command(TableCommand):
             self.head("\nAll is well so far. --user NAME goes on: consent, token, a call and a stream.")
         else:
             self.head("\nAll is well.")
-
-    def of_project(self, person: Any) -> Iterator[CheckResult]:
-        """Yield the results of the checks that need no server."""
-        parts = list(of_parts())
-        yield from parts
-        yield from of_settings(deployed=not django_settings.DEBUG)
-        # Without the tables no row can be read.
-        if person is not None and all(item.verdict != "error" for item in parts):
-            yield from of_models(person)
 
     def head(self, text: str) -> None:
         """Print a line that is no result; nothing if the output is JSON."""
@@ -110,23 +105,11 @@ class Command(TableCommand):
         self.stdout.write(f"  {mark}{' ' * (6 - len(word))}{item.title}: {text}")
 
 
-def steps_of(doctor: Doctor) -> Iterator[CheckResult]:
-    """Yield the results of the doctor's steps over HTTP, up to the first failure."""
-    for title, step in doctor.steps():
-        doctor.doubt = ""
-        try:
-            text = step()
-        except StepFailed as failed:
-            yield CheckResult(title, "error", str(failed), failed.remedy)
-            return
-        yield CheckResult(title, "info" if doctor.doubt else "ok", text, doctor.doubt)
-
-
 def callback() -> str:
     """Return the redirect URI of the doctor's client: with https if the project accepts no others."""
     if "http" in oauth2_settings.ALLOWED_REDIRECT_URI_SCHEMES:
-        return CALLBACK
-    return CALLBACK.replace("http:", "https:")
+        return Doctor.callback
+    return Doctor.callback.replace("http:", "https:")
 
 
 def add_client() -> str:
@@ -162,8 +145,8 @@ def backend_of(person: Any) -> str:
 
 
 @contextmanager
-def signed_in(person: Any) -> Iterator[SimpleCookie | None]:
-    """Sign in a user until the block ends: yield a browser's cookies, None for nobody."""
+def signed_in(person: Any) -> Iterator[str | None]:
+    """Sign in a user until the block ends: yield the key of the session, None for nobody."""
     if person is None:
         yield None
         return
@@ -173,7 +156,7 @@ def signed_in(person: Any) -> Iterator[SimpleCookie | None]:
     session[HASH_SESSION_KEY] = person.get_session_auth_hash()
     session.save()
     try:
-        yield session_cookies(str(session.session_key))
+        yield str(session.session_key)
     finally:
         session.delete()
 

@@ -1,13 +1,12 @@
 """``manage.py mcp_inspect``: show what a user's AI model would see, and why everything else is hidden."""
 
 import json
-from dataclasses import replace
+from collections.abc import Iterable
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from ...console.readable_models import try_site
-from ...console.visibility_report import Hidden, VisibilityReport, visibility_of
+from ...console.visibility_report import VisibilityReport
 from ...operating.daily_budgets import Budgets
 from ...problems import NOTHING_REGISTERED
 from ...runtime.failing_hooks import unlogged_failures
@@ -31,13 +30,9 @@ class Command(CallerCommand):
         # The causes of failures stand beside the models.
         try:
             with unlogged_failures():
-                view = visibility_of(site, person, scopes, model=only)
-                trial = try_site(site, person, scopes, [model.label for model in view.models])
+                view = VisibilityReport.of(site, person, scopes, model=only, reads_rows=True)
         except LocalClient.CallFailed as refused:
             raise CommandError(str(refused)) from None
-        view = replace(
-            view, models=tuple(replace(model, failing=trial.causes_of(model.label)) for model in view.models)
-        )
         if options["as_json"]:
             self.stdout.write(json.dumps(view.as_json(), indent=1, ensure_ascii=False))
             return
@@ -60,12 +55,12 @@ class Command(CallerCommand):
         self.heading(f"Tools: {len(view.tools)}, {sizes}")
         for tool in view.tools:
             self.stdout.write(f"  {tool.name:<40} {tool.tokens:>5}")
-        self.left_out(*view.missing_tools)
+        self.left_out(view.missing_tools)
         for title, names in (("Resources", view.resources), ("Prompts", view.prompts)):
             self.heading(f"{title}: {len(names)}")
             for name in names:
                 self.stdout.write(f"  {name}")
-        self.left_out(*view.missing_prompts)
+        self.left_out(view.missing_prompts)
 
     def show_models(self, view: VisibilityReport) -> None:
         """Print each visible model with its fields and actions, then the hidden ones."""
@@ -75,21 +70,21 @@ class Command(CallerCommand):
             if model.failing:
                 words += self.style.ERROR(f"; FAILS: {'; '.join(model.failing)}")
             self.stdout.write(f"  {model.label} ({words}): {', '.join(model.fields)}")
-            self.left_out(*model.missing, indent=4)
+            self.left_out(model.missing, indent=4)
             if model.filters:
                 self.stdout.write(f"    filters: {', '.join(model.filters)}")
             if model.actions:
                 self.stdout.write(f"    actions: {', '.join(model.actions)}")
-            self.left_out(*(Hidden(f"action {item.name}", item.reason) for item in model.missing_actions), indent=4)
+            self.left_out([f"action {item}" for item in model.missing_actions], indent=4)
         if view.missing_models:
             self.heading(f"Hidden: {len(view.missing_models)}")
-        self.left_out(*view.missing_models)
+        self.left_out(view.missing_models)
 
     def heading(self, text: str) -> None:
         """Print the heading of a part."""
         self.stdout.write("\n" + self.style.MIGRATE_HEADING(text))
 
-    def left_out(self, *missing: Hidden, indent: int = 2) -> None:
+    def left_out(self, missing: Iterable[object], indent: int = 2) -> None:
         """Print what is hidden, and why."""
         for item in missing:
-            self.stdout.write(f"{' ' * indent}- {item.name}: {item.reason}")
+            self.stdout.write(f"{' ' * indent}- {item}")

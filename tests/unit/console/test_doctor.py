@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from mcp_django.console.doctor import CALLBACK, Agent, Doctor, StepFailed
+from mcp_django.console.doctor import Agent, Doctor, StepFailed
 from tests.tls_server import Authority, serving
 
 JSON = "application/json"
@@ -357,7 +357,7 @@ def test_a_session_that_is_unknown_is_told_from_one_that_is_not_sent(server, coo
 
 
 def test_where_redirects_have_to_be_https_the_way_is_gone_with_such_a_one_and_that_is_a_note(server):
-    doctor = Doctor(f"{server.origin}/mcp", callback=CALLBACK.replace("http:", "https:"))
+    doctor = Doctor(f"{server.origin}/mcp", callback=Doctor.callback.replace("http:", "https:"))
     doctor.server = {"registration_endpoint": f"{server.origin}/oauth/register"}
     assert doctor.register() == "client c1"
     assert "Claude Code, cannot sign in" in doctor.doubt

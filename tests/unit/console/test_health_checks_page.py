@@ -9,7 +9,8 @@ from django.utils import timezone
 from oauth2_provider.models import get_access_token_model, get_application_model, get_grant_model
 
 from mcp_django.console import health_checks_page
-from mcp_django.console.health_checks_page import CheckResult, reached
+from mcp_django.console.check_results import CheckResult
+from mcp_django.console.health_checks_page import reached
 from mcp_django.models import CallEntry
 from mcp_django.oauth import provider_settings
 from tests.unit.console.conftest import url

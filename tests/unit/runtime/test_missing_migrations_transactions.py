@@ -28,7 +28,7 @@ def without_switches(transactional_db):
 def test_in_a_transaction_that_has_failed_they_are_named_too(without_switches, atomic, monkeypatch):
     monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", atomic)
     # Django cannot check the odd fields of other tests on PostgreSQL.
-    monkeypatch.setattr("mcp_django.console.health_checks_page.of_settings", lambda: [])
+    monkeypatch.setattr("mcp_django.console.health_checks_page.ProjectChecks.system_checks", lambda checks: [])
     client = browser()
     for path in pages():
         answer = client.get(path)

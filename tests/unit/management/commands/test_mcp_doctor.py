@@ -8,26 +8,33 @@ from django.test import Client
 from oauth2_provider.models import Application
 
 from mcp_django import MCPSite
-from mcp_django.console.doctor import CALLBACK, Answer, Doctor
+from mcp_django.console.doctor import Answer, Doctor
 from mcp_django.management.commands.mcp_doctor import add_client, cleaning, shut_out, signed_in
 from tests.factories import make_superuser, make_user
 
 pytestmark = pytest.mark.django_db
 
 
+def browser_of(session):
+    doctor = Doctor("http://127.0.0.1/mcp")
+    doctor.use_session(session)
+    browser = Client()
+    browser.cookies.load(dict(doctor.sign_in()))
+    return browser
+
+
 def test_the_session_is_one_of_the_user_and_ends():
     person = make_superuser("root")
-    with signed_in(person) as cookies:
-        browser = Client()
-        browser.cookies.load(dict(cookies))
+    with signed_in(person) as session:
+        browser = browser_of(session)
         assert browser.get("/oauth/authorized_tokens/").status_code == 200
     assert not Session.objects.exists()
     assert browser.get("/oauth/authorized_tokens/").status_code == 302
 
 
 def test_without_a_user_there_is_no_session():
-    with signed_in(None) as cookies:
-        assert cookies is None
+    with signed_in(None) as session:
+        assert session is None
     assert not Session.objects.exists()
 
 
@@ -59,7 +66,7 @@ def test_a_client_that_is_added_is_one_that_can_go_the_way_and_is_deleted():
     doctor = Doctor("http://testserver/mcp", client_id=add_client())
     with cleaning(doctor):
         client = Application.objects.get(client_id=doctor.client_id)
-        assert client.redirect_uri_allowed(CALLBACK)
+        assert client.redirect_uri_allowed(Doctor.callback)
         assert (client.client_type, client.authorization_grant_type) == ("public", "authorization-code")
     assert not Application.objects.exists()
 
@@ -82,8 +89,8 @@ def test_what_is_wrong_with_this_project_is_said_before_the_way_and_is_a_failure
 
 def test_the_cookie_of_the_session_is_for_where_the_settings_say(settings):
     settings.SESSION_COOKIE_PATH, settings.SESSION_COOKIE_SECURE = "/admin/", True
-    with signed_in(make_superuser("root")) as cookies:
-        found = cookies[settings.SESSION_COOKIE_NAME]
+    with signed_in(make_superuser("root")) as session:
+        found = browser_of(session).cookies[settings.SESSION_COOKIE_NAME]
         assert (found["path"], found["secure"]) == ("/admin/", True)
 
 
@@ -113,9 +120,8 @@ class LocksOut:
 def test_the_session_is_of_the_backend_that_knows_the_user(settings):
     person = make_superuser("root")
     settings.AUTHENTICATION_BACKENDS = [f"{__name__}.LocksOut", "django.contrib.auth.backends.ModelBackend"]
-    with signed_in(person) as cookies:
-        browser = Client()
-        browser.cookies.load(dict(cookies))
+    with signed_in(person) as session:
+        browser = browser_of(session)
         assert browser.get("/oauth/authorized_tokens/").status_code == 200
     settings.AUTHENTICATION_BACKENDS = [f"{__name__}.LocksOut"]
     with pytest.raises(CommandError, match="None of AUTHENTICATION_BACKENDS finds root"), signed_in(person):
