@@ -59,13 +59,13 @@ def tell_of_tables(**kwargs: Any) -> None:
 
 def check(**kwargs: Any) -> list[checks.CheckMessage]:
     """Run the system checks that the app registers when it is ready; their modules are loaded only then."""
-    from .checks.settings import CHECKS
+    from .checks.settings import run_checks
 
-    return [message for check in CHECKS for message in check(**kwargs)]
+    return run_checks(**kwargs)
 
 
 def check_deployment(**kwargs: Any) -> list[checks.CheckMessage]:
     """Run the app's system checks of ``check --deploy``."""
-    from .checks.settings import DEPLOYMENT_CHECKS
+    from .checks.settings import run_checks
 
-    return [message for check in DEPLOYMENT_CHECKS for message in check(**kwargs)]
+    return run_checks(deployment=True, **kwargs)

@@ -23,7 +23,7 @@ from django.urls import URLPattern
 from .conf import require_apps, settings
 from .exceptions import AlreadyRegistered, NotFound, NotRegistered, ToolError
 from .functions.declared_functions import Declared, Unread
-from .schema.secrets import has_secret_key, is_account
+from .schema.secrets import needs_registration
 from .signals import models_registered
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def is_open(model: type[Model]) -> bool:
     # Some projects register a page of settings with the admin as if it were a model: it has no rows.
     if not isinstance(model, ModelBase) or model._meta.app_label in CLOSED_APPS:
         return False
-    return not is_account(model) and not has_secret_key(model)
+    return not needs_registration(model)
 
 
 def _is_brought_along(model: type[Model]) -> bool:

@@ -375,3 +375,9 @@ def check_uploads() -> Iterator[CheckMessage]:
 CHECKS += [*FIRST_CHECKS, *map(after_declarations, (*DECLARATION_CHECKS, *OAUTH_CHECKS))]
 DEPLOYMENT_CHECKS += [*DECLARATION_DEPLOYMENT_CHECKS, *map(after_declarations, VIEWSET_DEPLOYMENT_CHECKS)]
 DEPLOYMENT_CHECKS += OAUTH_DEPLOYMENT_CHECKS
+
+
+def run_checks(*, deployment: bool = False, **kwargs: Any) -> list[CheckMessage]:
+    """Run all checks of the app, or those of ``check --deploy``."""
+    chosen = DEPLOYMENT_CHECKS if deployment else CHECKS
+    return [message for check in chosen for message in check(**kwargs)]

@@ -20,7 +20,7 @@ from django.utils.safestring import SafeString
 from ..context.request import MCPRequest
 from ..context.session_and_messages import MemoryMessages, MemorySession
 from ..orm.access import ModelAccess
-from ..schema.secrets import without_new_secrets
+from ..schema.secrets import without_secrets
 from .html_forms import Pair
 
 # What stands for a message whose markup cannot be removed.
@@ -84,7 +84,7 @@ def said(request: Any) -> list[dict[str, str]]:
         if isinstance(message.message, SafeString):
             text = _without_markup(text)
         # A secret that is shown only once is meant for a person in the admin.
-        text = without_new_secrets(text)
+        text = without_secrets(text, is_shown_once=True)
         # Use Django's names of the levels: projects rename them for their style sheets (MESSAGE_TAGS).
         messages.append({"level": DEFAULT_TAGS.get(message.level, message.level_tag), "text": text})
     return messages

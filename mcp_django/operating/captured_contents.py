@@ -14,8 +14,8 @@ from ..context.call_record import CallRecord
 from ..context.request import MCPRequest
 from ..protocol.errors import ProtocolError
 from ..protocol.messages import decode
-from ..schema.secrets import HIDDEN, is_sensitive, without_likely_secrets
-from ..schema.secrets import MAX_NAME as MAX_FIELD_NAME
+from ..schema.secrets import HIDDEN, is_sensitive
+from .likely_secrets import without_likely_secrets
 
 logger = logging.getLogger("mcp_django")
 
@@ -24,6 +24,8 @@ NAMED_BY: Final = ("field", "name", "path", "column")
 VALUES: Final = ("value", "values", "equals")
 # Parameters that are not arguments, or that are signed.
 LEFT_OUT: Final = frozenset({"_meta", "inputResponses", "requestState"})
+# Characters of a name that are looked at.
+MAX_NAME: Final = 200
 # Marks the end of a text that was cut.
 CUT: Final = "…"
 
@@ -127,6 +129,6 @@ class Blanking:
         """Return whether a name is that of a secret, alone or with a lookup or a path."""
         if not isinstance(name, str):
             return False
-        name = name[:MAX_FIELD_NAME]
+        name = name[:MAX_NAME]
         parts = [name, *name.replace("__", ".").split(".")]
         return any(is_sensitive(part) or (self.model is not None and is_sensitive(part, self.model)) for part in parts)

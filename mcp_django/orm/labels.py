@@ -22,7 +22,7 @@ from ..context.request import MCPRequest
 from ..exceptions import NotFound
 from ..exposures.model_exposure import ModelExposure
 from ..runtime.failing_hooks import call_hook
-from ..schema.secrets import HIDDEN, clean_text, secret_columns
+from ..schema.secrets import HIDDEN, clean_text, is_sensitive
 from .access import ModelAccess, access_of
 from .column_values import field_renderer, pk_text
 from .columns import Column, is_replaced
@@ -133,12 +133,18 @@ def _loaded_secrets(row: models.Model, names: Iterable[str], depth: int) -> Iter
     yield from (value for value in values if isinstance(value, str) and len(value) >= MIN_SECRET)
     for related in list(row._state.fields_cache.values()) if depth else ():
         if isinstance(related, models.Model):
-            yield from _loaded_secrets(related, secret_columns(type(related)), depth - 1)
+            yield from _loaded_secrets(related, _secret_columns(type(related)), depth - 1)
+
+
+@lru_cache(maxsize=1024)
+def _secret_columns(model: type[models.Model]) -> tuple[str, ...]:
+    texts = (field for field in model._meta.concrete_fields if isinstance(field, (models.CharField, models.TextField)))
+    return tuple(field.attname for field in texts if is_sensitive(field.name, field.model))
 
 
 @lru_cache(maxsize=1024)
 def _secrets(exposure: ModelExposure) -> frozenset[str]:
-    return frozenset(secret_columns(exposure.model)) - {exposure.label_field, *exposure.options.fields}
+    return frozenset(_secret_columns(exposure.model)) - {exposure.label_field, *exposure.options.fields}
 
 
 # Maximum number of related rows that a many-to-many value shows.

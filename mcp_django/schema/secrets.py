@@ -97,17 +97,6 @@ def _field(model: type[Model], name: str) -> Any:
         return None
 
 
-def has_secret_key(model: type[Model]) -> bool:
-    """Return whether a model's primary key is a secret."""
-    return any(is_sensitive(field.name, field.model) for field in model._meta.pk_fields)
-
-
-@lru_cache(maxsize=1024)
-def secret_columns(model: type[Model]) -> tuple[str, ...]:
-    texts = (field for field in model._meta.concrete_fields if isinstance(field, (CharField, TextField)))
-    return tuple(field.attname for field in texts if is_sensitive(field.name, field.model))
-
-
 def is_of_credentials(model: type[Model]) -> bool:
     """Return whether a model's name says that its rows are secrets, such as ``Authenticator`` or ``APIToken``."""
     words = _words(model)
@@ -173,6 +162,12 @@ def is_account(model: type[Model]) -> bool:
     confirmed = any(name in CONFIRMED and isinstance(fields[name], (BooleanField, DateField)) for name in fields)
     has_address = any(isinstance(field, EmailField) for field in fields.values())
     return (confirmed and has_address) or ("provider" in fields and not IDENTIFIER.isdisjoint(fields))
+
+
+def needs_registration(model: type[Model]) -> bool:
+    """Return whether a site exposes a model only if a project registers it: it holds accounts, or its primary key is a
+    secret."""
+    return is_account(model) or any(is_sensitive(field.name, field.model) for field in model._meta.pk_fields)
 
 
 @lru_cache(maxsize=2048)
@@ -282,11 +277,17 @@ def may_hold_secrets(text: str) -> bool:
     return "{" in text or ("://" in text and "@" in text)
 
 
-def without_secrets(text: str, *, is_cut: bool = False) -> str:
+def without_secrets(text: str, *, is_cut: bool = False, is_shown_once: bool = False) -> str:
     """Hide the secrets in a text: put ``HIDDEN`` for secrets in JSON, and for passwords in URLs.
 
     ``is_cut`` says that the text goes on: what could be the beginning of a password at its end is hidden too.
+    ``is_shown_once`` says that it may announce a new secret that nobody sees again, such as a generated password.
     """
+    if is_shown_once:
+        rest = without_secrets(text, is_cut=is_cut)
+        if _ANNOUNCED.search(rest):
+            return _GENERATED.sub(_hidden_if_drawn, rest)
+        return rest
     may_be_cut = is_cut and "://" in text
     if not may_be_cut and not may_hold_secrets(text):
         return text
@@ -347,57 +348,6 @@ def _escape(found: "re.Match[str]") -> str:
     if "\ud800" <= found[0] <= "\udfff":
         return "\ufffd"
     return found[0].encode("ascii", "backslashreplace").decode()
-
-
-def without_new_secrets(text: str) -> str:
-    """Put ``HIDDEN`` in the place of secrets in a text, also of a new secret that is shown only once."""
-    text = without_secrets(text)
-    if _ANNOUNCED.search(text):
-        return _GENERATED.sub(_hidden_if_drawn, text)
-    return text
-
-
-# Likely secrets without such a noun: 16 characters with small letters, capitals and digits, or 32 hexadecimal digits in
-# a row, more than a UUID has; and the number of a payment card.
-_DRAWN: Final = re.compile(
-    r"(?=[A-Za-z]*[0-9])(?=[0-9a-z]*[A-Z])(?=[0-9A-Z]*[a-z])[A-Za-z0-9]{16}"
-    r"|(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{32}"
-    # Keys that services mark by how they begin: AWS, Stripe, GitHub, Slack, and any JSON web token.
-    r"|A(?:KIA|SIA|ROA|IDA)[A-Z0-9]{12}|[spr]k_(?:live|test)_[A-Za-z0-9]{8}|gh[pousr]_[A-Za-z0-9]{16}"
-    r"|xox[abprs]-[A-Za-z0-9-]{8}|eyJ[A-Za-z0-9_-]{8}"
-)
-_WORD: Final = re.compile(r"[\w.~+/=-]{16,}")
-_CARD: Final = re.compile(r"(?<![\w.-])[2-6](?:[ -]?[0-9]){12,18}(?![\w-])")
-
-
-def without_likely_secrets(value: Any) -> Any:
-    """Hide likely secrets in a value: put ``HIDDEN`` for a secret token or a payment card's number."""
-    if isinstance(value, int):
-        if _CARD.fullmatch(str(value)) and _adds_up(str(value)):
-            return HIDDEN
-        return value
-    if not isinstance(value, str):
-        return value
-    text = _WORD.sub(_hidden_if_marked, without_new_secrets(value))
-    return _CARD.sub(_hidden_if_card, text)
-
-
-def _hidden_if_marked(found: re.Match[str]) -> str:
-    if _DRAWN.search(found[0]):
-        return HIDDEN
-    return found[0]
-
-
-def _hidden_if_card(found: re.Match[str]) -> str:
-    if _adds_up(found[0]):
-        return HIDDEN
-    return found[0]
-
-
-def _adds_up(number: str) -> bool:
-    """Return whether digits are likely a secret card number, by their check digit (ISO/IEC 7812-1, Luhn)."""
-    digits = [int(char) for char in reversed(number) if char.isdigit()]
-    return sum(digits[::2]) % 10 == -sum(sum(divmod(2 * digit, 10)) for digit in digits[1::2]) % 10
 
 
 def _hidden_if_drawn(found: re.Match[str]) -> str:
