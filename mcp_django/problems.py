@@ -39,21 +39,28 @@ def closest(name: str, known: Iterable[str], least: float) -> str | None:
 IS_IT_RIGHT: Final = "Is BASE_URL right?"
 # Reasons why a request is not signed in, other than the token itself.
 NO_TOKEN: Final = Problem("the request has no token", "Clients sign in next, or need a token in their configuration.")
-NOT_ACTIVE: Final = Problem("the user is not active", "Activate the user if they should have access.")
 
 # Clients look for metadata documents at several places, and one of them is enough.
 NO_DOCUMENT: Final = "If clients find no other document either, is the URL in the client right?"
 
-# Parameter in the URL to which the login page sends the browser back.
-SIGNED_IN: Final = "mcp_signed_in"
-NO_SESSION: Final = Problem(
-    "the browser comes back from the login page without a session",
-    "SESSION_COOKIE_PATH and SESSION_COOKIE_DOMAIN have to include this page; SESSION_COOKIE_SECURE needs https.",
-)
-LOST_SESSION: Final = Problem(
-    "the browser comes back from the login page with the cookie of a session that is not known here",
-    "Workers have to share sessions (SESSION_ENGINE, not the memory of each) and use one SECRET_KEY, not a random one.",
-)
+
+class LoginReturn:
+    """The browser comes back from the login page, but nobody is signed in.
+
+    ``PARAMETER`` is in the URL to which the login page sends the browser.
+    """
+
+    PARAMETER: Final = "mcp_signed_in"
+    NO_SESSION: Final = Problem(
+        "the browser comes back from the login page without a session",
+        "SESSION_COOKIE_PATH and SESSION_COOKIE_DOMAIN have to include this page; SESSION_COOKIE_SECURE needs https.",
+    )
+    LOST_SESSION: Final = Problem(
+        "the browser comes back from the login page with the cookie of a session that is not known here",
+        "Workers have to share sessions (SESSION_ENGINE, not the memory of each) and use one SECRET_KEY, not a random "
+        "one.",
+    )
+
 
 NOTHING_REGISTERED: Final = Problem(
     "no model, tool, resource or prompt of the project is registered",

@@ -24,7 +24,7 @@ from django.utils.translation import gettext_lazy
 
 from ..context.untrusted_text import plain
 from ..models import CallEntry
-from ..templatetags.mcp_console import GROUPS, group_of, word_of
+from ..templatetags.mcp_console import Outcome
 
 # A period of calls: its start, and its end, which is not included. None for an open end.
 Period: TypeAlias = tuple[datetime | None, datetime | None]
@@ -93,7 +93,7 @@ class Term:
     nearest: str = field(default="", compare=False)
 
     def __str__(self) -> str:
-        if self.name == "time" or (self.name == "outcome" and self.value in GROUPS):
+        if self.name == "time" or (self.name == "outcome" and self.value in Outcome.GROUPS):
             return self.value
         is_quoted = re.search(r'[\s"]|^$', self.value) or (not self.name and TIMELY.match(self.value.lower()))
         value = '"' + self.value.replace('"', '""') + '"' if is_quoted else self.value
@@ -109,7 +109,7 @@ class Term:
         if self.name == "outcome":
             if self.value == "open":
                 return _("asked or cancelled")
-            return word_of(self.value)
+            return Outcome(self.value).word
         title = CallEntry._meta.get_field(COLUMNS[self.name]).verbose_name  # type: ignore[union-attr]
         if self.name == "writes":
             return str(title)
@@ -186,8 +186,10 @@ class KnownValues:
         return self._looks[name, value]
 
     def _look(self, name: str, value: str) -> Look:
+        if name == "outcome" and value in Outcome.GROUPS:
+            return name, [each for each in self.outcomes if Outcome(each).group == value]
         if name == "outcome":
-            return name, [each for each in self.outcomes if group_of(each) == value] if value in GROUPS else [value]
+            return name, [value]
         if name == "duration":
             return "duration__lt" if value[0] == "<" else "duration__gt", [float(value[1:])]
         if name == "client" and self.has(client_id=value):
@@ -228,7 +230,7 @@ class Reader:
         low = value.lower()
         if name == "outcome":
             low = WORDS[low][1] if low in WORDS else low
-            if low in GROUPS or OUTCOME.fullmatch(low):
+            if low in Outcome.GROUPS or OUTCOME.fullmatch(low):
                 return Term(name, low)
             return None
         if name == "duration":
@@ -543,7 +545,7 @@ class CallList(ChangeList):
 
     def _has_some(self, group: str, newest: list[Any]) -> bool:
         """Return whether some of the calls have an outcome of this group, and not all of the newest."""
-        count = sum(group_of(row[0]) == group for row in newest)
+        count = sum(Outcome(row[0]).group == group for row in newest)
         if count or len(newest) < FACETED:
             return 0 < count < len(newest)
         return self.asked.adding(outcome=group).newest(self.root_queryset)[0].exists()

@@ -24,7 +24,7 @@ from django.utils.translation import gettext as _
 from ..context.untrusted_text import doubts_about, plain
 from ..exposures.querysets import leaves_out_nothing
 from ..models import CallEntry
-from ..templatetags.mcp_console import group_of
+from ..templatetags.mcp_console import Outcome
 from .call_log_admin import BODIES
 from .call_query import CallQuery
 from .console_pages import Home, Page
@@ -171,7 +171,7 @@ class Conversation:
     @cached_property
     def sums(self) -> dict[str, float]:
         """The totals of all calls, and how many of them had an outcome of which group."""
-        groups = Counter(group_of(call.outcome) for call in self.calls)
+        groups = Counter(Outcome(call.outcome).group for call in self.calls)
         return {**groups, **{name: sum(getattr(call, name) for call in self.calls) for name in SUMS}}
 
     @property

@@ -28,7 +28,7 @@ from django.conf import settings as django_settings
 
 from ..context.untrusted_text import plain
 from ..oauth.resource_urls import LOOPBACK, same_resource
-from ..problems import LOST_SESSION, NO_SESSION, SIGNED_IN
+from ..problems import LoginReturn
 from ..protocol.eras import client_meta
 from ..protocol.headers import MediaType
 from ..protocol.versions import Revisions
@@ -200,17 +200,19 @@ class Agent:
                 return answer
             visited.append(url)
             url = urljoin(url, answer.headers["Location"])
-        raise StepFailed(f"The browser is sent in a loop: {' -> '.join([*visited[-2:], url])}.", NO_SESSION.remedy)
+        raise StepFailed(
+            f"The browser is sent in a loop: {' -> '.join([*visited[-2:], url])}.", LoginReturn.NO_SESSION.remedy
+        )
 
     def page(self, url: str, what: str) -> Answer:
         """Open a page as a browser, redirects included, and require HTML with status 200."""
         answer = self.follow(url)
-        if answer.status == 403 and SIGNED_IN in parse_qs(urlsplit(answer.url).query):
+        if answer.status == 403 and LoginReturn.PARAMETER in parse_qs(urlsplit(answer.url).query):
             if f"{django_settings.SESSION_COOKIE_NAME}=" in answer.cookies:
-                raise StepFailed(f"{what}: {LOST_SESSION.what}.", LOST_SESSION.remedy)
+                raise StepFailed(f"{what}: {LoginReturn.LOST_SESSION.what}.", LoginReturn.LOST_SESSION.remedy)
             cookies = ", ".join(f"{name} for {host}{path}" for host, path, name in self.cookies)
             suffix = f" (its cookies: {cookies})" if cookies else ""
-            raise StepFailed(f"{what}: {NO_SESSION.what}{suffix}.", NO_SESSION.remedy)
+            raise StepFailed(f"{what}: {LoginReturn.NO_SESSION.what}{suffix}.", LoginReturn.NO_SESSION.remedy)
         if answer.status != 200 or answer.kind != "text/html":
             remedy = SEE_LOG if answer.status >= 500 else "Check LOGIN_URL, and open it in a browser."
             raise StepFailed(f"{what}: {answer.url} answers {answer.status} with {answer.kind}.", remedy)
@@ -552,7 +554,9 @@ class Doctor:
             cookies = self.sign_in()
             self.agent.keep(url, cookies)
             if not any(f"{name}=" in self.agent.sent_to(url) for name in cookies):
-                raise StepFailed(f"A browser sends no session to {url.partition('?')[0]}.", NO_SESSION.remedy)
+                raise StepFailed(
+                    f"A browser sends no session to {url.partition('?')[0]}.", LoginReturn.NO_SESSION.remedy
+                )
         answer = self.agent.page(self._question, "The consent page")
         page = _Page(answer.text)
         if page.consent is None:

@@ -26,7 +26,7 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from ..context.untrusted_text import plain
 from ..models import CallEntry
-from ..templatetags.mcp_console import group_of, word_of
+from ..templatetags.mcp_console import Outcome
 from .call_query import INDEXED, CallQuery
 from .console_pages import Home, Page
 
@@ -76,7 +76,7 @@ class Tally:
     """Calls that are counted together; each row of the log stands for ``part`` calls."""
 
     def __init__(self, rows: Sequence[Any], part: int = 1) -> None:
-        groups = Counter(map(group_of, [row[1] for row in rows]))
+        groups = Counter(Outcome(row[1]).group for row in rows)
         self.calls = part * len(rows)
         self.tokens = part * sum([row[3] for row in rows])
         self.counts = Counter({group: part * count for group, count in groups.items()})
@@ -353,7 +353,7 @@ class Overview:
         return {
             **{"now": now, "p95": duration_text(now.p95), "url": query.url(), "calls_url": query.url(list_url)},
             "value": value,
-            "name": word_of(value) if term == "outcome" else plain(value, MAX_NAME),
+            "name": Outcome(value).word if term == "outcome" else plain(value, MAX_NAME),
             "failed_url": query.adding(outcome="failed").url(list_url),
             "slow_url": query.adding(duration=now.slow).url(list_url),
             **(change(now.p95, before.p95, bad=1.5) if len(before.durations) >= FEW else {}),

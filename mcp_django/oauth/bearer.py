@@ -20,7 +20,7 @@ from ..context.request import MCPRequest
 from ..context.untrusted_text import plain
 from ..exceptions import AuthenticationFailed
 from ..models import TokenFacts
-from ..problems import NO_TOKEN, NOT_ACTIVE, Problem
+from ..problems import NO_TOKEN, Problem
 from ..scopes import ADMIN, expand, join
 from ..signin import FactName, SignIn, is_current
 from .last_use import note_use
@@ -40,6 +40,7 @@ REASONS: Final = frozenset({FactName.SERVICE_ACCOUNT, FactName.LINKED_IDENTITY})
 # answer gives no reason.
 SIGN_IN_AGAIN: Final = "The client has to sign in again; a token of mcp_token has to be replaced."
 REVOKED: Final = "The token was revoked, or has expired and was removed. Sign in again."
+NOT_ACTIVE: Final = Problem("the user is not active", "Activate the user if they should have access.")
 OTHER_SCHEME: Final = Problem(
     "the Authorization header has a scheme that none of AUTHENTICATION_CLASSES accepts",
     "By default it is Bearer, a space and one token.",

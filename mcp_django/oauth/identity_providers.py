@@ -27,7 +27,7 @@ from oauthlib.oauth2.rfc6749 import errors
 
 from ..conf import settings
 from ..models import LinkedIdentity, TokenFacts
-from ..problems import NOT_ACTIVE, Problem
+from ..problems import Problem
 from ..signin import FactName
 from .assertions_and_keys import (
     Assertion,
@@ -39,6 +39,7 @@ from .assertions_and_keys import (
     use_once,
     verify,
 )
+from .bearer import NOT_ACTIVE
 from .cors_and_refusals import note
 from .document_fetcher import fetcher_for
 from .resource_urls import issuer, same_resource

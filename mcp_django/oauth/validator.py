@@ -26,7 +26,7 @@ from oauthlib.common import Request as OAuthRequest
 from oauthlib.oauth2.rfc6749 import errors
 
 from ..models import TokenFacts
-from ..problems import IS_IT_RIGHT, NOT_ACTIVE, Problem
+from ..problems import IS_IT_RIGHT, Problem
 from ..runtime.cache_and_rate_limits import RateLimit
 from ..scopes import expand, join
 from ..signals import client_connected
@@ -41,6 +41,7 @@ from .assertions_and_keys import (
     check_assertion,
     read_assertion,
 )
+from .bearer import NOT_ACTIVE
 from .client_documents import DOCUMENTS_OFF, is_admitted, is_document_id, keys_of_client, renewed, takes_documents
 from .cors_and_refusals import ENTER_AGAIN, note
 from .stored_tokens import (

@@ -42,7 +42,7 @@ from oauthlib.oauth2 import InvalidClientError, InvalidRequestError, OAuth2Error
 from ..conf import settings
 from ..context.call_restrictions import LABEL, MAX_LABELS
 from ..context.untrusted_text import plain
-from ..problems import LOST_SESSION, NO_SESSION, SIGNED_IN, Problem
+from ..problems import LoginReturn, Problem
 from ..runtime.cache_and_rate_limits import RateLimit, cache
 from ..runtime.missing_migrations import log_missing_migrations
 from ..scopes import ADMIN, WRITE, expand
@@ -189,13 +189,14 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
         request = self.request
         if request.method != "GET" or "none" in request.GET.get("prompt", "").split():
             return super().handle_no_permission()
-        if SIGNED_IN in request.GET:
+        if LoginReturn.PARAMETER in request.GET:
             is_sent = bool(request.COOKIES.get(django_settings.SESSION_COOKIE_NAME))
-            note(request.META, LOST_SESSION if is_sent else NO_SESSION)
+            note(request.META, LoginReturn.LOST_SESSION if is_sent else LoginReturn.NO_SESSION)
             log_refusal(request, 403, "login_required")
             login = redirect_to_login(request.get_full_path(), self.get_login_url())["Location"]
             return self.render_to_response({"sign_in": login, "is_lost": is_sent}, status=403)
-        request.META["QUERY_STRING"] = f"{request.META.get('QUERY_STRING', '')}&{SIGNED_IN}=1".lstrip("&")
+        query_string = request.META.get("QUERY_STRING", "")
+        request.META["QUERY_STRING"] = f"{query_string}&{LoginReturn.PARAMETER}=1".lstrip("&")
         login = super().handle_no_permission()
         requested_id = request.GET.get("client_id", "")
         clients = get_application_model()._default_manager

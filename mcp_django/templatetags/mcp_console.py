@@ -5,8 +5,9 @@ The console's Python imports them from here as well.
 
 from collections.abc import ItemsView, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from django import template
 from django.contrib.admin.sites import all_sites
@@ -27,9 +28,6 @@ register: Final = template.Library()
 register.filter("plain", plain)
 # All times of the console: the same in every language, to be compared with the lines of a server's log.
 TIME_FORMAT: Final = "Y-m-d H:i:s"
-
-# From the axis of a chart upwards.
-GROUPS: Final = ("ok", "open", "refused", "failed")
 
 # The outcomes that are words of their own.
 WORDS: Final = {
@@ -53,31 +51,50 @@ REASONS: Final = {
 }  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The outcome of a call by its ``code``, such as "refused:scope"; ``GROUPS`` are in the order of a chart's axis."""
+
+    GROUPS: ClassVar = ("ok", "open", "refused", "failed")
+
+    code: str
+
+    @property
+    def group(self) -> str:
+        """Its group: "ok", "refused", "failed", or "open" if asked, cancelled or running."""
+        if self.code == "ok":
+            return "ok"
+        if self.code.startswith("refused:"):
+            return "refused"
+        return "open" if self.code in WORDS else "failed"
+
+    @property
+    def word(self) -> str:
+        """Its word in the reader's language, such as "refused: missing scope"."""
+        if self.code in WORDS:
+            return str(WORDS[self.code])
+        reason = REASONS.get(self.code) or plain(self.code.partition(":")[2] or self.code)
+        return _("%(outcome)s: %(reason)s") % {"outcome": WORDS[self.group], "reason": reason}
+
+
 @register.filter
 def group_of(outcome: str) -> str:
-    """Return the group of an outcome: "ok", "refused", "failed", or "open" if asked, cancelled or running."""
-    if outcome == "ok":
-        return "ok"
-    if outcome.startswith("refused:"):
-        return "refused"
-    return "open" if outcome in WORDS else "failed"
+    """Return the group of an outcome."""
+    return Outcome(outcome).group
 
 
 @register.filter
 def word_of(outcome: str) -> str:
-    """Return the word of a call's outcome in the reader's language, such as "refused: missing scope"."""
-    if outcome in WORDS:
-        return str(WORDS[outcome])
-    reason = REASONS.get(outcome) or plain(outcome.partition(":")[2] or outcome)
-    return _("%(outcome)s: %(reason)s") % {"outcome": WORDS[group_of(outcome)], "reason": reason}
+    """Return the word of an outcome."""
+    return Outcome(outcome).word
 
 
 @register.filter
 def outcome_mark(outcome: str) -> SafeString:
     """Return the mark of a call's outcome: its group's colour and sign, its word, and the code as title."""
-    group = group_of(outcome)
-    word = word_of(outcome)
-    return format_html('<span class="mcp-mark mcp-{}" title="{}"><bdi>{}</bdi></span>', group, plain(outcome), word)
+    shown = Outcome(outcome)
+    mark = '<span class="mcp-mark mcp-{}" title="{}"><bdi>{}</bdi></span>'
+    return format_html(mark, shown.group, plain(outcome), shown.word)
 
 
 @register.filter

@@ -17,6 +17,7 @@ from mcp_django.exceptions import AuthenticationFailed
 from mcp_django.oauth.bearer import (
     AMBIGUOUS,
     CLOSED,
+    NOT_ACTIVE,
     BearerAuthentication,
     ProtectedResource,
     Token,
@@ -25,7 +26,6 @@ from mcp_django.oauth.bearer import (
 from mcp_django.oauth.stored_tokens import create_token
 from mcp_django.oauth.token_query import _forget, plannable
 from mcp_django.oauth.validator import MCPValidator
-from mcp_django.problems import NOT_ACTIVE
 from mcp_django.signin import FactName
 from tests.oauth_flow import RESOURCE
 
