@@ -7,8 +7,9 @@ from unittest.mock import patch
 
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
-from mcp_django.orm.access import access_of, columns_of
+from mcp_django.orm.access import access_of
 from mcp_django.orm.cells import Page
+from mcp_django.orm.columns import Column
 from mcp_django.orm.ordering import Orderings
 from mcp_django.orm.pagination import PageQuery
 from mcp_django.orm.row_reading import read_instances, read_tuples
@@ -77,7 +78,7 @@ def query_of(
     request: MCPRequest, exposure: ModelExposure, names: Iterable[str] | None = None, **options: Any
 ) -> PageQuery:
     """Return a query of the first page, of all visible columns where none is named."""
-    columns = columns_of(exposure, access_of(request)[exposure].fields if names is None else names)
+    columns = Column.all(exposure, access_of(request)[exposure].fields if names is None else names)
     ordering = options.pop("ordering", None) or Orderings(access_of(request)[exposure]).default().keys
     return PageQuery(access_of(request)[exposure], columns, ordering, options.pop("limit", 50), **options)
 

@@ -18,7 +18,7 @@ from ..context.call_record import CallRecord
 from ..oauth.resource_urls import resource_url
 from ..operating.recorded_calls import counted
 from ..orm.access import ModelAccess, access_of
-from ..orm.allowed_filters import filters_of
+from ..orm.allowed_filters import AllowedFilter
 from ..orm.named_filters import NamedFilter
 from ..protocol.client_requests import ClientRequest
 from ..protocol.eras import client_meta
@@ -241,10 +241,10 @@ def schema_for(model: ModelAccess, tool: Mapping[str, Any]) -> dict[str, Any]:
     parts = tool["inputSchema"]["properties"]
     fields = list(model.fields)
     filters = []
-    for name, path, lookups in filters_of(model):
-        choices = getattr(path.field, "flatchoices", ())
+    for name, allowed in AllowedFilter.all(model):
+        choices = getattr(allowed.path.field, "flatchoices", ())
         filters += [f"{name}={value}" for value, _title in choices] or [f"{name}="]
-        filters += [f"{name}__{lookup}=" for lookup in lookups if lookup != "exact"]
+        filters += [f"{name}__{lookup}=" for lookup in allowed.lookups if lookup != "exact"]
     for offer in NamedFilter.offers_of(model, described=True):
         filters += [f"{offer.name}={value}" for value, _title in offer.choices] or [f"{offer.name}="]
     offered: dict[str, dict[str, Any]] = {

@@ -18,7 +18,7 @@ from ..operating import switches
 from ..operating.daily_budgets import Budgets
 from ..operating.recorded_calls import RecordedCall
 from ..orm.access import ModelAccess, access_of
-from ..orm.allowed_filters import filters_of
+from ..orm.allowed_filters import AllowedFilter
 from ..orm.permission_queries import load_permissions
 from ..protocol.messages import encode
 from ..protocol.versions import Revisions
@@ -304,7 +304,7 @@ def _model(model: ModelAccess) -> SeenModel:
         name=str(exposure.opts.verbose_name_plural),
         allowed=tuple(Overview(model).may.split()),
         fields=model.fields,
-        filters={name: lookups for name, _path, lookups in filters_of(model)},
+        filters={name: allowed.lookups for name, allowed in AllowedFilter.all(model)},
         actions=tuple(actions),
         missing=tuple(hidden_fields(model)),
         missing_actions=tuple(

@@ -24,7 +24,7 @@ from ..exposures.model_exposure import (
     ReadOnlyExposure,
     is_djangos,
 )
-from ..orm.access import ModelAccess, access_of, columns_of
+from ..orm.access import ModelAccess, access_of
 from ..orm.column_values import plain_key
 from ..orm.columns import Column
 from ..orm.compiled_queries import first_rows
@@ -179,7 +179,7 @@ class PageInlines:
             if not is_visible or (names is not None and inline.name not in names):
                 continue
             shown = [inline.admin.opts.pk.name, *inline.fields]
-            columns = columns_of(self.exposure.options.of_inline(inline.admin), shown)
+            columns = Column.all(self.exposure.options.of_inline(inline.admin), shown)
             rows = call_hook(label, f"The queryset of {inline.name}", self._rows, inline, columns, default=None)
             if rows is not None:
                 found.append(ShownRows(inline, rows[:MAX_SHOWN], columns, len(rows) > MAX_SHOWN))

@@ -22,7 +22,7 @@ from django.utils.inspect import func_supports_parameter
 
 from ..exceptions import ToolError
 from ..orm.access import ModelAccess
-from ..orm.allowed_filters import find_filter, is_offered_path
+from ..orm.allowed_filters import AllowedFilter
 from ..orm.named_filters import NamedFilter, Offer
 from ..runtime.failing_hooks import call_hook, reading
 
@@ -89,7 +89,7 @@ class Sidebar:
         if filter_class is None:
             registered: Sequence[Any] = filters.FieldListFilter._field_list_filters  # type: ignore[attr-defined]
             filter_class = next(found for test, found in registered if test(field))
-        if filter_class in PLAIN or not is_offered_path(self.model, path):
+        if filter_class in PLAIN or not AllowedFilter.is_open(self.model, path):
             return None
         return SidebarFilter(self, filter_class, None, field, path)
 
@@ -141,7 +141,7 @@ class SidebarFilter(NamedFilter):
 
     def comes_first(self, name: str, value: Any) -> bool:
         """Return whether a text is one of the list filter's choices, which comes before a field's value."""
-        if name != self.name or not isinstance(value, str) or find_filter(self.sidebar.model, name) is None:
+        if name != self.name or not isinstance(value, str) or AllowedFilter.find(self.sidebar.model, name) is None:
             return False
         rows = self.exposure.get_queryset(self.request)
 

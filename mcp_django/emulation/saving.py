@@ -23,7 +23,7 @@ from rest_framework.relations import ManyRelatedField, PrimaryKeyRelatedField
 from ..context.confirmation import quoted
 from ..context.request import MCPRequest
 from ..exceptions import ToolError
-from ..orm.access import ModelAccess, columns_of
+from ..orm.access import ModelAccess
 from ..orm.column_values import pk_text
 from ..orm.columns import Column
 from ..orm.database_writes import one_transaction
@@ -134,7 +134,7 @@ class RowPage:
         exposure = self.exposure
         row = self.obj
         assert row is not None
-        columns = columns_of(exposure, self.model.fields_of(row))
+        columns = Column.all(exposure, self.model.fields_of(row))
         stored: list[Any] = [request.mcp.site.name, request.mcp.resource.removesuffix("/")]
         stored += [exposure.label, pk_text(row.pk), *_stored_values(row, columns)]
         for column in columns:

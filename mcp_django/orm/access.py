@@ -636,19 +636,9 @@ def _pointing(exposure: ModelExposure) -> Mapping[str, Any]:
 @lru_cache(maxsize=1024)
 def _are_its_own(exposure: ModelExposure, names: tuple[str, ...]) -> bool:
     """Return whether the names are columns of the exposure's own table, to which no other exposure bars access."""
-    columns = columns_of(exposure, names)
+    columns = Column.all(exposure, names)
     own = (column.is_stored and column.field.model is exposure.model for column in columns)
     return len(columns) == len(names) and all(own)
-
-
-def columns_of(exposure: ModelExposure, names: Iterable[str]) -> tuple[Column, ...]:
-    """Return the columns for names from :attr:`ModelAccess.fields`."""
-    return _columns_of(exposure, tuple(names))
-
-
-@lru_cache(maxsize=2048)
-def _columns_of(exposure: ModelExposure, names: tuple[str, ...]) -> tuple[Column, ...]:
-    return tuple(column for name in names if (column := Column.of(exposure, name)) is not None)
 
 
 def _strict(field: Any, raw: Any) -> Any:

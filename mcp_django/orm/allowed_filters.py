@@ -23,52 +23,60 @@ from .path import Path, computed_target, guards_on, leads_to_hidden_rows
 COMPUTED: Final = (*COMPARISONS, "in", "range", "isnull")
 
 
-class Allowed(NamedTuple):
+class AllowedFilter(NamedTuple):
     """A filter that the caller is allowed: the field to filter by, and the lookups that it takes."""
 
     path: FieldPath
     lookups: tuple[str, ...]
 
+    @classmethod
+    def all(cls, model: ModelAccess) -> "Iterator[tuple[str, AllowedFilter]]":
+        """Yield the filters that the caller is allowed, each with its name."""
+        declared = model.exposure.get_filter_fields(model.request)
+        names: Iterable[str] = declared or ()
+        if declared is None:
+            names = dict.fromkeys([*model.fields, *(path for path in _admin_paths(model) if _is_of_admin(model, path))])
+        for name in names:
+            found = _filter(model, name, declared)
+            if found is not None:
+                yield name, found
 
-def filters_of(model: ModelAccess) -> Iterator[tuple[str, FieldPath, tuple[str, ...]]]:
-    """Yield the filters that the caller is allowed: the field to filter by, with its name and its lookups."""
-    declared = model.exposure.get_filter_fields(model.request)
-    names: Iterable[str] = declared or ()
-    if declared is None:
-        names = dict.fromkeys([*model.fields, *(path for path in _admin_paths(model) if _is_of_admin(model, path))])
-    for name in names:
-        found = _filter(model, name, declared)
-        if found is not None:
-            yield name, *found
+    @classmethod
+    def find(cls, model: ModelAccess, text: str) -> "AllowedFilter | None":
+        """Return the allowed filter of a name; None for any other name."""
+        if len(text) > MAX_NAME:
+            return None
+        declared = model.exposure.get_filter_fields(model.request)
+        own = model.field_named(text)
+        text = own or text
+        if declared is not None:
+            if text in declared:
+                return _filter(model, text, declared)
+            return None
+        allowed = own is not None or _is_of_admin(model, text) or Path.read(model, text).shown_column is not None
+        found = _filter(model, text, None) if allowed else None
+        root, _, rest = text.partition("__")
+        field = model.exposure.options.model_fields.get(root)
+        if found is not None or (rest and field is not None and not field.is_relation):
+            # A name that begins with a plain field is that field with a lookup: no computed column can be meant.
+            return found
+        # A computed column of numbers or dates only: the admin may show another text than the one that it sorts by.
+        target = computed_target(model, text, lambda column: column.is_ordering())
+        if target is None:
+            return None
+        lookups = tuple(name for name in kind_of(target.column.field).usual_lookups if name in COMPUTED)
+        return cls(FieldPath(target.name, target.column.field, False, True, expression=target.expression), lookups)
+
+    @staticmethod
+    def is_open(model: ModelAccess, path: str) -> bool:
+        """Return whether this caller is allowed the project's filters on a path: no row on it is hidden."""
+        if path not in model.fields and not _is_of_admin(model, path):
+            return False
+        found = resolve_path(model.exposure.model, path)
+        return found is not None and not leads_to_hidden_rows(model.access, model.exposure.model, found.column)
 
 
-def find_filter(model: ModelAccess, text: str) -> Allowed | None:
-    """Return the allowed filter of a name; None for any other name."""
-    if len(text) > MAX_NAME:
-        return None
-    declared = model.exposure.get_filter_fields(model.request)
-    own = model.field_named(text)
-    text = own or text
-    if declared is not None:
-        if text in declared:
-            return _filter(model, text, declared)
-        return None
-    allowed = own is not None or _is_of_admin(model, text) or Path.read(model, text).shown_column is not None
-    found = _filter(model, text, None) if allowed else None
-    root, _, rest = text.partition("__")
-    field = model.exposure.options.model_fields.get(root)
-    if found is not None or (rest and field is not None and not field.is_relation):
-        # A name that begins with a plain field is that field with a lookup: no computed column can be meant.
-        return found
-    # A computed column of numbers or dates only: the admin may show another text than the one that it sorts by.
-    target = computed_target(model, text, lambda column: column.is_ordering())
-    if target is None:
-        return None
-    lookups = tuple(name for name in kind_of(target.column.field).usual_lookups if name in COMPUTED)
-    return Allowed(FieldPath(target.name, target.column.field, False, True, expression=target.expression), lookups)
-
-
-def _filter(model: ModelAccess, name: str, declared: Mapping[str, Sequence[str]] | None) -> Allowed | None:
+def _filter(model: ModelAccess, name: str, declared: Mapping[str, Sequence[str]] | None) -> AllowedFilter | None:
     exposure = model.exposure
     root, _, rest = name.partition("__")
     path = resolve_path(exposure.model, name)
@@ -97,7 +105,7 @@ def _filter(model: ModelAccess, name: str, declared: Mapping[str, Sequence[str]]
     if not path.nullable and not is_file_field(path.field):
         others = [lookup for lookup in lookups if lookup != "isnull"]
         lookups = tuple(others)
-    return Allowed(path, lookups) if lookups else None
+    return AllowedFilter(path, lookups) if lookups else None
 
 
 def _is_open(model: ModelAccess, name: str, rest: str, declared: Mapping[str, Sequence[str]] | None) -> bool:
@@ -114,14 +122,6 @@ def _is_open(model: ModelAccess, name: str, rest: str, declared: Mapping[str, Se
 
 
 # Filters of the admin
-
-
-def is_offered_path(model: ModelAccess, path: str) -> bool:
-    """Return whether this caller is allowed the project's filters on a path: no row on it is hidden."""
-    if path not in model.fields and not _is_of_admin(model, path):
-        return False
-    found = resolve_path(model.exposure.model, path)
-    return found is not None and not leads_to_hidden_rows(model.access, model.exposure.model, found.column)
 
 
 def _admin_paths(model: ModelAccess) -> Iterator[str]:

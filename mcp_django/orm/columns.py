@@ -1,7 +1,7 @@
 """The columns of an exposure: fields of the model, relations, and what the admin or a serializer computes."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, ClassVar
@@ -74,6 +74,11 @@ class Column:
         if getattr(attribute, "alters_data", False):
             return None
         return _computed(name, partial(_attribute, name), attribute)
+
+    @classmethod
+    def all(cls, exposure: ModelExposure, names: Iterable[str]) -> "tuple[Column, ...]":
+        """Return the exposure's columns of these names, each that is one."""
+        return _columns(exposure, tuple(names))
 
     @property
     def needs_instance(self) -> bool:
@@ -187,6 +192,11 @@ class SerializedColumn(Column):
 
     def is_file(self) -> bool:
         return self.is_plain and kind_of(self.field).word in ("file", "image")
+
+
+@lru_cache(maxsize=2048)
+def _columns(exposure: ModelExposure, names: tuple[str, ...]) -> tuple[Column, ...]:
+    return tuple(column for name in names if (column := Column.of(exposure, name)) is not None)
 
 
 def _computed(name: str, compute: Callable[[Any], Any], source: Any = None) -> Column:

@@ -16,7 +16,7 @@ from django.db.models import Model, Q, QuerySet
 from ..exceptions import NotFound, ToolError
 from ..schema.secrets import clean_text
 from .access import ModelAccess
-from .allowed_filters import find_filter
+from .allowed_filters import AllowedFilter
 from .column_values import pk_text
 from .columns import is_replaced
 from .compiled_queries import prepare
@@ -143,7 +143,7 @@ class ModelValues:
         """Complete a primary key of the model's rows, as URIs and arguments spell it.
 
         The row with that key comes first, then keys that begin with the text, then rows whose label does, then results
-        of the exposure's search. :func:`~mcp_django.orm.allowed_filters.find_filter` must admit the ``conditions``.
+        of the exposure's search. :meth:`.AllowedFilter.find` must admit the ``conditions``.
         """
         if not _is_searchable(text):
             return NOTHING
@@ -208,7 +208,7 @@ class ModelValues:
         These are keys of related rows, the field's choices, true and false, or values from the caller's rows.
         """
         # A path through a relation could show values of related rows that the caller may not view.
-        found = find_filter(self.model, name) if "__" not in name else None
+        found = AllowedFilter.find(self.model, name) if "__" not in name else None
         if found is None or is_json_field(found.path.field) or not _is_searchable(text):
             return NOTHING
         field = found.path.field
@@ -248,7 +248,7 @@ class ModelValues:
 
         Returns None if it is no foreign key to that model by which the caller may filter, or if there is no such key.
         """
-        target = find_filter(self.model, name)
+        target = AllowedFilter.find(self.model, name)
         if target is None or "exact" not in target.lookups:
             return None
         field = target.path.field

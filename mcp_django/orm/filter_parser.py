@@ -16,7 +16,7 @@ from django.db.models import IntegerField, Q
 from ..exceptions import Repair, ToolError
 from ..exposures.model_exposure import ModelExposure
 from .access import Link, ModelAccess
-from .allowed_filters import find_filter
+from .allowed_filters import AllowedFilter
 from .alternative_spellings import (
     MISSPELT,
     OPERATORS,
@@ -294,7 +294,7 @@ class FilterReader(FilterSuggestions):
 
         behind = self._like(prefix=f"{self.prefix}{root}__")
         word, _, lookup = rest.partition("__")
-        if word in QUANTIFIERS and find_filter(link.related, word) is not None:
+        if word in QUANTIFIERS and AllowedFilter.find(link.related, word) is not None:
             # A field of this name takes precedence over the quantifier.
             return behind._of_path(link, {rest: value}, depth)
         if QUANTIFIERS.get(word.lower()) == "count" and lookup:
@@ -316,8 +316,8 @@ class FilterReader(FilterSuggestions):
             word, _, lookup = key.lower().partition("__")
             quantifier = QUANTIFIERS.get(word)
             # With a relation to one row there is nothing to count: a field of this name is meant.
-            is_name = quantifier is not None and not link.to_many and find_filter(link.related, word) is not None
-            if lookup_meant(key, item, NULL) is not None and find_filter(link.related, key) is None:
+            is_name = quantifier is not None and not link.to_many and AllowedFilter.find(link.related, word) is not None
+            if lookup_meant(key, item, NULL) is not None and AllowedFilter.find(link.related, key) is None:
                 parts.append(Quantified(link, "none" if _is_null(link, key, item) else "some", ()))
             elif quantifier is None or is_name:
                 rest[key] = item

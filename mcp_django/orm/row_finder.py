@@ -12,7 +12,7 @@ from django.db.models import Model, Q, QuerySet
 
 from ..exceptions import NotFound, Repair, ToolError, Unreadable
 from .access import ModelAccess
-from .allowed_filters import find_filter
+from .allowed_filters import AllowedFilter
 from .alternative_spellings import is_short_text
 from .column_values import pk_text
 from .conditions import joined
@@ -173,7 +173,7 @@ class RowFinder:
             field = exposure.options.model_fields.get(name)
             if field is None or field.is_relation or field.primary_key or not (field.unique or name in alone):
                 continue
-            found = find_filter(self.model, name)
+            found = AllowedFilter.find(self.model, name)
             if found is None or "exact" not in found.lookups:
                 continue
             path = found.path.column

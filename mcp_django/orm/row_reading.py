@@ -19,7 +19,7 @@ from django.db.models import Model, QuerySet
 from ..exceptions import NotFound, ToolError, Unreadable
 from ..runtime.failing_hooks import call_hook
 from ..schema.secrets import is_sensitive
-from .access import ModelAccess, columns_of
+from .access import ModelAccess
 from .cells import SERIALIZER, Columns, Page, Rows, layout_of
 from .columns import Column, SerializedColumn
 from .compiled_queries import (
@@ -352,7 +352,7 @@ def find_row(model: ModelAccess, pk: Any) -> FoundRow:
         params = key_params(exposure.opts, model.parse_pk(pk), using)
     except ToolError:
         raise NotFound from None
-    columns = columns_of(exposure, model.fields)
+    columns = Column.all(exposure, model.fields)
     names = [field.attname for field in exposure.opts.concrete_fields]
     labels = [joined_label(request, column) for column in columns if column.is_foreign_key]
     joins = tuple([label for label in labels if label is not None][:MAX_JOINS])

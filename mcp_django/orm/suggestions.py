@@ -14,7 +14,7 @@ from orjson import dumps
 
 from ..exceptions import Repair, ToolError
 from .access import MAX_NAME, Access, Link, ModelAccess
-from .allowed_filters import Allowed, filters_of, find_filter
+from .allowed_filters import AllowedFilter
 from .alternative_spellings import OPERATORS, json_or_text, lookup_meant, name_meant, values_meant
 from .fields import MORE_TEXT, PARTS, TEXTUAL, FieldPath, kind_of
 from .lookups import is_dated, parse_condition
@@ -184,9 +184,9 @@ class FilterSuggestions(Suggestions):
         """The project's own filters."""
         return self.exposure.get_named_filters(self.request)
 
-    def find(self, name: str) -> Allowed | None:
+    def find(self, name: str) -> AllowedFilter | None:
         """Return the caller's filter on a field with this name, None if there is none."""
-        return find_filter(self.model, name)
+        return AllowedFilter.find(self.model, name)
 
     def source_named(self, name: str) -> NamedFilter | None:
         """Return the project's own filter with this name, None if there is none."""
@@ -201,7 +201,7 @@ class FilterSuggestions(Suggestions):
         """Return the error for an unknown filter, with suggestions of the caller's filters."""
 
         def known() -> Iterator[str]:
-            yield from (known for known, _, _ in filters_of(self.model))
+            yield from (known for known, _ in AllowedFilter.all(self.model))
             yield from (offer.name for offer in NamedFilter.offers_of(self.model))
             if self.exposure.get_filter_fields(self.request) is None:
                 yield from (link.name for link in self.model.links)

@@ -15,7 +15,7 @@ from ..context.request import MCPRequest
 from ..exceptions import NotFound, NotPermitted, ToolError
 from ..schema.arguments import ArgumentSchema
 from ..schema.value_types import is_empty
-from .access import Access, ModelAccess, access_of, columns_of
+from .access import Access, ModelAccess, access_of
 from .alternative_spellings import (
     TRUTH,
     argument_meant,
@@ -316,8 +316,8 @@ class RowArguments:
         """Read the tool argument ``fields``: columns, the primary key first; by default those of the list."""
         exposure = self.exposure
         if self.given.get("fields") is None:
-            return columns_of(exposure, self.model.page_fields)
-        found = [*columns_of(exposure, self.model.fields[:1])]
+            return Column.all(exposure, self.model.page_fields)
+        found = [*Column.all(exposure, self.model.fields[:1])]
         for text in self.given.names("fields"):
             column = self._column(text)
             if column is None:

@@ -14,8 +14,9 @@ from ..context.tickets import Ticket
 from ..context.tool_results import ToolResult
 from ..emulation.saving import RowPage
 from ..exceptions import NotFound, ToolError
-from ..orm.access import ModelAccess, access_of, columns_of
+from ..orm.access import ModelAccess, access_of
 from ..orm.column_values import plain_key
+from ..orm.columns import Column
 from ..orm.labels import label_of
 from ..orm.nearest_names import Misnamed
 from ..orm.pagination import PageQuery
@@ -74,7 +75,7 @@ class Record:
         row = self.row
         off = self.request.mcp.off
         names = model.fields_of(row) if fields is None else exposure.options.with_primary_key(fields)
-        page = show_rows(model, [row], columns_of(exposure, names), self.text_limit, self.labels)
+        page = show_rows(model, [row], Column.all(exposure, names), self.text_limit, self.labels)
         values = dict(zip(page.names, page.rows[0], strict=True))
         payload: dict[str, Any] = {
             "model": exposure.label,

@@ -11,9 +11,9 @@ from ..conf import settings
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..exceptions import ToolError
-from ..orm.access import ModelAccess, access_of, columns_of
+from ..orm.access import ModelAccess, access_of
 from ..orm.aggregates.aggregation import Aggregation
-from ..orm.allowed_filters import filters_of, find_filter
+from ..orm.allowed_filters import AllowedFilter
 from ..orm.alternative_spellings import json_or_text
 from ..orm.columns import Column
 from ..orm.fields import kind_of
@@ -176,14 +176,14 @@ class Description(Overview):
     @cached_property
     def lookups(self) -> Mapping[str, tuple[str, tuple[str, ...]]]:
         """What ``describe_model`` lists as the model's filters: name and lookups of each, by the path of its column."""
-        return {path.column: (name, found) for name, path, found in filters_of(self.model)}
+        return {allowed.path.column: (name, allowed.lookups) for name, allowed in AllowedFilter.all(self.model)}
 
     def _line(self, column: Column) -> str:
         exposure = self.exposure
         words = [self._type(column)]
         if column.kind == "computed" and (word := computed_word(self.model, column.name)):
             # Computed columns that can only be shown have no word.
-            uses = ["filtered"] if find_filter(self.model, column.name) is not None else []
+            uses = ["filtered"] if AllowedFilter.find(self.model, column.name) is not None else []
             words.append(f"{word} that can be {' and '.join([*uses, 'used in aggregates'])}")
         if column.name == exposure.opts.pk.name:
             words.append("pk")
@@ -328,7 +328,7 @@ class Examples:
     def _columns(self, model: ModelAccess) -> list[Column]:
         """Return the columns for example calls of ``describe_model``: those with a database type of Django's own."""
         if model not in self._known_columns:
-            columns = columns_of(model.exposure, model.fields)
+            columns = Column.all(model.exposure, model.fields)
             self._known_columns[model] = [
                 column
                 for column in columns

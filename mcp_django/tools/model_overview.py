@@ -12,8 +12,8 @@ from ..context.request import MCPRequest
 from ..emulation.admin_exposure import AdminExposure
 from ..emulation.inline_rows import PageInlines
 from ..emulation.writable_forms import WritableForm
-from ..orm.access import ModelAccess, access_of, columns_of
-from ..orm.allowed_filters import filters_of
+from ..orm.access import ModelAccess, access_of
+from ..orm.allowed_filters import AllowedFilter
 from ..orm.columns import Column
 from ..orm.fields import kind_of
 from ..orm.named_filters import NamedFilter
@@ -86,7 +86,7 @@ class Overview:
     @cached_property
     def columns(self) -> Sequence[Column]:
         """What the caller may read, in display order."""
-        return columns_of(self.exposure, self.model.fields)
+        return Column.all(self.exposure, self.model.fields)
 
     def in_short(self) -> dict[str, Any]:
         """Return the model overview in few words: text unless a type is given, ``*`` required, ``ro`` read-only.
@@ -114,7 +114,10 @@ class Overview:
         # Filters that are not simply the fields, and filters that the project wrote.
         own = {column.path for column in self.columns}
         narrowed = exposure.get_filter_fields(request) is not None
-        filters = [name for name, path, _ in filters_of(self.model) if narrowed or path.column not in own]
+        filters = []
+        for name, allowed in AllowedFilter.all(self.model):
+            if narrowed or allowed.path.column not in own:
+                filters.append(name)
         for offer in NamedFilter.offers_of(self.model, described=True):
             filters.append(f"{offer.name} {choice_words(offer.choices)}" if offer.choices else offer.name)
         if filters:
@@ -226,7 +229,7 @@ class Overview:
             fields = page.form_fields(inline)
             key = inline.admin.opts.pk.name
             names = [f"{key}*"] if key in fields else []
-            for column in columns_of(self.exposure.options.of_inline(inline.admin), inline.fields):
+            for column in Column.all(self.exposure.options.of_inline(inline.admin), inline.fields):
                 field = fields.get(column.name)
                 words = [column.name + "*" * _is_required(field), *type_words(self.request, column)]
                 names.append(" ".join([*words, "ro"] if field is None and words[-1] != "computed" else words))
@@ -254,7 +257,7 @@ class Overview:
             rows = self.exposure.options.of_inline(admin)
             fields = page.form_fields(inline)
             words = [f"{admin.opts.pk.name} required in a new row"] if admin.opts.pk.name in fields else []
-            for column in columns_of(rows, inline.fields):
+            for column in Column.all(rows, inline.fields):
                 field = fields.get(column.name)
                 use = "read-only"
                 if field is not None:

@@ -18,7 +18,7 @@ from django.utils import translation
 from django.utils.choices import CallableChoiceIterator
 
 from ..exposures.model_exposure import ModelExposure
-from ..orm.access import ModelAccess, columns_of
+from ..orm.access import ModelAccess
 from ..orm.columns import Column
 from ..orm.fields import kind_of
 from ..runtime.failing_hooks import call_hook
@@ -97,7 +97,7 @@ def _weights(
     language: str | None,
 ) -> Mapping[str, float]:
     """Return the weight of each word stem for the model search, in the languages of call and project."""
-    columns = columns_of(exposure, names)
+    columns = Column.all(exposure, names)
     titles: dict[str, float] = {}
     others: dict[str, float] = {}
     for spoken in dict.fromkeys([language, django_settings.LANGUAGE_CODE]):

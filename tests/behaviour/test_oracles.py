@@ -18,7 +18,7 @@ from mcp_django import MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
 from mcp_django.exceptions import NotFound, ToolError
 from mcp_django.orm.access import access_of
-from mcp_django.orm.allowed_filters import filters_of
+from mcp_django.orm.allowed_filters import AllowedFilter
 from mcp_django.resources.completions import complete_field
 from mcp_django.tools.aggregate_records import AggregateRecords
 from mcp_django.tools.base import Tool
@@ -101,7 +101,7 @@ class World:
 def conditions(request: MCPRequest, model: Any) -> Iterator[Mapping[str, Any]]:
     """Yield a filter for each field and lookup, with what a caller may guess."""
     guesses = [WORDS[0], WORDS[1][:3], "seen", str(DATES[1]), 1901, 10, None, True, list(range(1, 8))]
-    for name, _, lookups in filters_of(access_of(request)[request.mcp.site.exposures[model]]):
+    for name, (_, lookups) in AllowedFilter.all(access_of(request)[request.mcp.site.exposures[model]]):
         for lookup in lookups:
             for guess in guesses:
                 given = [guess] if lookup == "in" and not isinstance(guess, list) else guess

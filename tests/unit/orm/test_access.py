@@ -28,7 +28,7 @@ from mcp_django.models import Switch
 from mcp_django.operating.switches import Off
 from mcp_django.orm import access, columns
 from mcp_django.orm.access import access_of
-from mcp_django.orm.allowed_filters import filters_of, find_filter
+from mcp_django.orm.allowed_filters import AllowedFilter
 from mcp_django.orm.ordering import Orderings
 from mcp_django.orm.permission_queries import load_permissions
 from mcp_django.schema.secrets import is_sensitive
@@ -319,8 +319,8 @@ class TestFields:
         site = site_with(Note, fields=["target", "target__name", "text"])
         request = request_of(make_superuser(), site)
         assert access_of(request)[site.exposures[Note]].fields == ("id", "target", "text")
-        assert find_filter(access_of(request)[site.exposures[Note]], "target") is None
-        assert find_filter(access_of(request)[site.exposures[Note]], "target__name") is None
+        assert AllowedFilter.find(access_of(request)[site.exposures[Note]], "target") is None
+        assert AllowedFilter.find(access_of(request)[site.exposures[Note]], "target__name") is None
 
     @pytest.mark.parametrize("model", [AudioBook, PublishedBook])
     def test_row_126_what_the_parent_hides_the_child_does_not_show(self, model: Any) -> None:
@@ -328,7 +328,7 @@ class TestFields:
         site.register(Book, ModelExposure, fields="__all__", exclude=["price"])
         request = request_of(make_superuser(), site)
         assert "price" not in access_of(request)[site.exposures[model]].fields
-        assert find_filter(access_of(request)[site.exposures[model]], "price") is None
+        assert AllowedFilter.find(access_of(request)[site.exposures[model]], "price") is None
         assert "title" in access_of(request)[site.exposures[model]].fields
 
     def test_a_child_of_a_model_that_is_not_exposed_shows_what_it_has(self) -> None:
@@ -356,7 +356,7 @@ class TestFields:
         site = site_with(Author, serializer_class=AuthorSerializer)
         request, exposure = request_of(make_superuser(), site), site.exposures[Author]
         assert access_of(request)[exposure].fields == ("id", "name", "email", "nickname", "born")
-        assert {name for name, _, _ in filters_of(access_of(request)[exposure])} == {"id", "name", "born"}
+        assert {name for name, _ in AllowedFilter.all(access_of(request)[exposure])} == {"id", "name", "born"}
         assert Orderings(access_of(request)[exposure]).key("email", descending=False) is None
         for _ in range(2):
             assert access_of(request)[exposure].page_fields == access_of(request)[exposure].fields

@@ -10,7 +10,7 @@ from django.http import HttpRequest
 
 from mcp_django import AdminExposure, MCPSite, ModelExposure
 from mcp_django.orm.access import access_of
-from mcp_django.orm.allowed_filters import filters_of, find_filter, is_offered_path
+from mcp_django.orm.allowed_filters import AllowedFilter
 from mcp_django.orm.ordering import Orderings
 from mcp_django.tools.query_records import QueryRecords
 from tests.factories import make_book, make_superuser, make_user
@@ -28,7 +28,7 @@ class TestFilters:
         site = site_with(Book, Author, fields=["id", "author"])
         request, exposure = request_of(make_superuser(), site), site.exposures[Book]
         for name in ("title", "nothing", "author__secret_token", "author__name", "owner", "tags", "pk__in", "", "__"):
-            assert find_filter(access_of(request)[exposure], name) is None
+            assert AllowedFilter.find(access_of(request)[exposure], name) is None
             assert Orderings(access_of(request)[exposure]).key(name, descending=False) is None
 
     @pytest.mark.parametrize(
@@ -37,31 +37,31 @@ class TestFilters:
     def test_rows_115_116_a_keyword_of_the_orm_is_no_filter(self, name: str) -> None:
         site = site_with(Book)
         request = request_of(make_superuser(), site)
-        assert find_filter(access_of(request)[site.exposures[Book]], name) is None
+        assert AllowedFilter.find(access_of(request)[site.exposures[Book]], name) is None
         assert Orderings(access_of(request)[site.exposures[Book]]).key(name, descending=False) is None
 
     def test_declared_filters_narrow_to_what_they_name(self) -> None:
         declared: Mapping[str, Sequence[str]] = {"pages": ["gte"], "author__name": ["exact", "iexact"], "title": ["in"]}
         site = site_with(Book, fields=["pages", "author"], filter_fields=declared)
         request = request_of(make_superuser(), site)
-        found = {name: lookups for name, _, lookups in filters_of(access_of(request)[site.exposures[Book]])}
+        found = {name: lookups for name, (_, lookups) in AllowedFilter.all(access_of(request)[site.exposures[Book]])}
         # The title is not among the fields: a filter on it would tell what it holds.
         assert found == {"pages": ("gte",), "author__name": ("exact", "iexact")}
-        assert find_filter(access_of(request)[site.exposures[Book]], "author") is None
+        assert AllowedFilter.find(access_of(request)[site.exposures[Book]], "author") is None
 
     def test_paths_of_the_admin_are_followed_as_far_as_the_caller_sees(self) -> None:
         site = MCPSite(admin_site=admin.site)
         exposure = site.exposures[Book]
-        assert find_filter(access_of(request_of(make_superuser(), site))[exposure], "tags__name") is not None
+        assert AllowedFilter.find(access_of(request_of(make_superuser(), site))[exposure], "tags__name") is not None
         member = make_user("u", "testapp.view_book")
-        assert find_filter(access_of(request_of(member, site))[exposure], "tags__name") is None
+        assert AllowedFilter.find(access_of(request_of(member, site))[exposure], "tags__name") is None
 
     def test_aliases_lead_to_the_visible_field(self) -> None:
         site = site_with(Book, fields=["author"])
         model = access_of(request_of(make_superuser(), site))[site.exposures[Book]]
-        assert find_filter(model, "author_id") == find_filter(model, "author")
-        assert find_filter(model, "pk") == find_filter(model, "id")
-        assert find_filter(model, "owner_id") is None
+        assert AllowedFilter.find(model, "author_id") == AllowedFilter.find(model, "author")
+        assert AllowedFilter.find(model, "pk") == AllowedFilter.find(model, "id")
+        assert AllowedFilter.find(model, "owner_id") is None
 
     def test_fields_of_the_admins_sidebar_are_open_though_they_are_no_columns(self) -> None:
         class Sidebar(admin.ModelAdmin):
@@ -81,35 +81,38 @@ class TestFilters:
         exposure = site.exposures[Book]
         request = request_of(make_superuser(), site)
         # The model of the tags is not exposed, and a secret is none to filter by.
-        assert {name for name, _, _ in filters_of(access_of(request)[exposure])} == {
+        assert {name for name, _ in AllowedFilter.all(access_of(request)[exposure])} == {
             "id",
             "title",
             "pages",
             "active",
             "published",
         }
-        assert {name for name, _, _ in filters_of(access_of(request)[site.exposures[Author]])} == {
+        assert {name for name, _ in AllowedFilter.all(access_of(request)[site.exposures[Author]])} == {
             "id",
             "name",
             "email",
         }
-        found = find_filter(access_of(request)[exposure], "published")
+        found = AllowedFilter.find(access_of(request)[exposure], "published")
         assert found is not None
         assert {"year", "month", "day"} <= set(found[1])
         site.unregister(Book)
         site.register(Book, AdminExposure, fields=["title"])
-        assert find_filter(access_of(request_of(make_superuser("b"), site))[site.exposures[Book]], "pages") is None
+        assert (
+            AllowedFilter.find(access_of(request_of(make_superuser("b"), site))[site.exposures[Book]], "pages") is None
+        )
 
     def test_a_declared_path_may_begin_with_a_relation_from_elsewhere(self) -> None:
         declared = {"loans__borrower": ["exact"], "audiobook__narrator": ["exact"], "loans__book__title": ["exact"]}
         site = site_with(Book, fields=["title"], filter_fields=declared)
         hidden = request_of(make_superuser(), site)
-        assert list(filters_of(access_of(hidden)[site.exposures[Book]])) == []
+        assert list(AllowedFilter.all(access_of(hidden)[site.exposures[Book]])) == []
         site.register(Loan, ModelExposure, fields=["borrower"])
         site.register(AudioBook, ModelExposure, fields=["narrator"])
         request = request_of(make_superuser("b"), site)
         found = {
-            name: (path.many, path.guards) for name, path, _ in filters_of(access_of(request)[site.exposures[Book]])
+            name: (path.many, path.guards)
+            for name, (path, _) in AllowedFilter.all(access_of(request)[site.exposures[Book]])
         }
         # Those of the loans are in the query of the loans themselves.
         assert found == {
@@ -117,8 +120,8 @@ class TestFilters:
             "audiobook__narrator": (False, ()),
             "loans__book__title": (True, ()),
         }
-        assert find_filter(access_of(request)[site.exposures[Book]], "loans") is None
-        assert find_filter(access_of(request)[site.exposures[Book]], "loans__due") is None
+        assert AllowedFilter.find(access_of(request)[site.exposures[Book]], "loans") is None
+        assert AllowedFilter.find(access_of(request)[site.exposures[Book]], "loans__due") is None
 
     def test_row_127_a_path_from_elsewhere_holds_by_visible_rows(self) -> None:
         book = make_book()
@@ -188,7 +191,7 @@ class TestDeclaredPaths:
         declared = {name: ["exact"] for name in names}
         own.register(Book, ModelExposure, fields="__all__", filter_fields=declared)
         model = access_of(request_of(make_superuser(), own))[own.exposures[Book]]
-        assert [name for name in declared if find_filter(model, name)] == ["author__name", "loans__borrower"]
+        assert [name for name in declared if AllowedFilter.find(model, name)] == ["author__name", "loans__borrower"]
 
     def test_its_models_have_to_be_the_callers(self) -> None:
         own = site_with(Author)
@@ -196,14 +199,14 @@ class TestDeclaredPaths:
         for permissions, expected in ((["testapp.view_author"], True), ([], False)):
             user = make_user(f"u{len(permissions)}", "testapp.view_book", *permissions)
             model = access_of(request_of(user, own))[own.exposures[Book]]
-            assert (find_filter(model, "author__name") is not None) is expected
+            assert (AllowedFilter.find(model, "author__name") is not None) is expected
 
     def test_links_into_another_database_are_not_followed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         own = site_with(Book, Tag, fields=["id", "tags"])
         model = access_of(request_of(make_superuser(), own))[own.exposures[Book]]
-        assert find_filter(model, "tags") is not None
+        assert AllowedFilter.find(model, "tags") is not None
         monkeypatch.setattr("mcp_django.orm.allowed_filters.is_joinable", lambda field: False)
-        assert find_filter(model, "tags") is None
+        assert AllowedFilter.find(model, "tags") is None
 
     def test_a_field_that_a_hook_keeps_from_the_caller_is_no_filter(self) -> None:
         class Discreet(ModelExposure):
@@ -218,18 +221,21 @@ class TestDeclaredPaths:
             Book, ModelExposure, fields="__all__", filter_fields={"author__email": ["exact"], "author__name": ["exact"]}
         )
         model = access_of(request_of(make_superuser(), own))[own.exposures[Book]]
-        assert find_filter(model, "author__name") is not None
-        assert find_filter(model, "author__email") is None
+        assert AllowedFilter.find(model, "author__name") is not None
+        assert AllowedFilter.find(model, "author__email") is None
 
     def test_a_path_from_the_key_is_none_from_a_field(self) -> None:
         own = site_with(Guest)
         own.register(Passport, ModelExposure, fields="__all__", filter_fields={"pk__name": ["exact"]})
-        assert find_filter(access_of(request_of(make_superuser(), own))[own.exposures[Passport]], "pk__name") is None
+        assert (
+            AllowedFilter.find(access_of(request_of(make_superuser(), own))[own.exposures[Passport]], "pk__name")
+            is None
+        )
 
 
 @pytest.mark.django_db
 def test_a_path_that_the_caller_does_not_read_is_not_offered() -> None:
     own = site_with(Book, Author, fields=["id", "author", "name"])
     model = access_of(request_of(make_superuser(), own))[own.exposures[Book]]
-    assert is_offered_path(model, "author")
-    assert not is_offered_path(model, "title")
+    assert AllowedFilter.is_open(model, "author")
+    assert not AllowedFilter.is_open(model, "title")

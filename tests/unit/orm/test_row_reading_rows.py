@@ -10,7 +10,8 @@ from django.db.models.signals import post_init
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
 from mcp_django.exceptions import NotFound
-from mcp_django.orm.access import ModelAccess, access_of, columns_of
+from mcp_django.orm.access import ModelAccess, access_of
+from mcp_django.orm.columns import Column
 from mcp_django.orm.row_reading import MAX_JOINS, find_row, show_rows
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.library import MODELS, make_library, reader, site_with
@@ -29,7 +30,7 @@ def test_a_row_is_the_one_of_the_queryset_and_shown_alike(model: Any) -> None:
     make_library(3)
     site = site_with(*MODELS)
     request, exposure = reader(make_superuser(), site), site.exposures[model]
-    columns = columns_of(exposure, access_of(request)[exposure].fields)
+    columns = Column.all(exposure, access_of(request)[exposure].fields)
     for row in exposure.get_queryset(request):
         found = find_row(access_of(request)[exposure], row.pk if isinstance(row.pk, int) else str(row.pk))
         assert type(found.row) is model
@@ -54,7 +55,7 @@ def test_a_row_and_its_labels_are_one_query(django_assert_num_queries: Any) -> N
         book = make_book(title=title, author=make_author(f"Author of the {title}"))
         with django_assert_num_queries(1):
             found = find_row(access_to(request, Book), book.pk)
-            page = show_rows(access_to(request, Book), [found.row], columns_of(exposure, names), labels=found.labels)
+            page = show_rows(access_to(request, Book), [found.row], Column.all(exposure, names), labels=found.labels)
         assert page.rows == [[book.pk, title, [book.author_id, f"Author of the {title}"], None]]
 
 
@@ -149,7 +150,7 @@ def test_the_tables_of_one_query_are_bounded(monkeypatch: pytest.MonkeyPatch) ->
     request, exposure = reader(make_superuser(), site), site.exposures[Book]
     site.exposures[User].label_field = "username"
     book = make_book(author=make_author("one"), owner=request.user)
-    columns = columns_of(exposure, ("id", "author", "owner"))
+    columns = Column.all(exposure, ("id", "author", "owner"))
     pages = []
     for bound, paths in ((MAX_JOINS, ["author__name", "owner__username"]), (1, ["author__name"]), (0, [])):
         monkeypatch.setattr("mcp_django.orm.row_reading.MAX_JOINS", bound)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from mcp_django import MCPSite, ModelExposure
-from mcp_django.orm.access import columns_of
+from mcp_django.orm.columns import Column
 from mcp_django.tools.model_overview import choice_words, type_words
 from tests.factories import make_superuser, make_user
 from tests.library import reader
@@ -18,7 +18,7 @@ def words_of(user: Any, *names: str) -> list[list[str]]:
         site.register(model, ModelExposure)
     site.register(Book, ModelExposure, fields=names)
     exposure = site.exposures[Book]
-    return [list(type_words(reader(user, site), column)) for column in columns_of(exposure, names)]
+    return [list(type_words(reader(user, site), column)) for column in Column.all(exposure, names)]
 
 
 @pytest.mark.django_db
