@@ -50,11 +50,13 @@ class MCPDjangoConfig(AppConfig):
 
 def tell_of_tables(**kwargs: Any) -> None:
     """Log missing migrations of the app as the cause, if they are why a page of it failed."""
-    from .runtime.missing_migrations import is_of_needed_tables, log_missing_migrations  # every process loads this file
+    from .runtime.missing_migrations import MissingTables  # every process loads this file
 
     error = sys.exc_info()[1]
-    if error is not None and is_of_needed_tables(error):
-        log_missing_migrations(error)
+    if error is not None:
+        missing = MissingTables(error)
+        if missing.are_needed():
+            missing.log()
 
 
 def check(**kwargs: Any) -> list[checks.CheckMessage]:

@@ -247,9 +247,9 @@ class Home(ModelAdmin):  # type: ignore[type-arg]
 
         Return None if they do not explain the error.
         """
-        from ..runtime.missing_migrations import REMEDY, tables_missing  # the admin is loaded by every process
+        from ..runtime.missing_migrations import MissingTables  # the admin is loaded by every process
 
-        missing = tables_missing(error)
+        missing = MissingTables(error).migrations()
         if not missing:
             return None
         request.current_app = self.admin_site.name
@@ -261,7 +261,7 @@ class Home(ModelAdmin):  # type: ignore[type-arg]
             "calls_url": self.calls_url,
             "has_breadcrumb_list": django.VERSION >= (6, 1),
             "missing": _("Not migrated: %(names)s") % {"names": missing},
-            "remedy": REMEDY,
+            "remedy": MissingTables.REMEDY,
         }
         response = TemplateResponse(request, "mcp_django/console/wrong.html", context)
         return with_policy(response.render())

@@ -34,7 +34,7 @@ from ..oauth.cors_and_refusals import unrestored_address
 from ..oauth.resource_urls import resource_url, uses_oauth
 from ..routing import ENDPOINTS
 from ..runtime.cache_and_rate_limits import cache
-from ..runtime.missing_migrations import APPS, REMEDY, missing_migrations, shortened
+from ..runtime.missing_migrations import MissingTables, missing_migrations, shortened
 from ..schema.secrets import without_secrets
 from ..subscriptions.bus import bus
 from .check_results import CheckResult
@@ -176,7 +176,7 @@ class ProjectChecks:
 
 def _tables() -> Iterator[CheckResult]:
     """Check migrations: a result for each app whose tables calls need."""
-    yield from (_of_tables(label) for label in APPS if apps.is_installed(label))
+    yield from (_of_tables(label) for label in MissingTables.APPS if apps.is_installed(label))
 
 
 def _of_tables(label: str) -> CheckResult:
@@ -187,7 +187,7 @@ def _of_tables(label: str) -> CheckResult:
         return CheckResult(title, "error", type(error).__name__, _("Look at the server's log."))
     if missing:
         text = _("Not migrated: %(names)s") % {"names": shortened(missing)}
-        return CheckResult(title, "error", text, REMEDY)
+        return CheckResult(title, "error", text, MissingTables.REMEDY)
     return CheckResult(title, "ok", _("All migrations are applied."))
 
 

@@ -12,7 +12,7 @@ from ..exceptions import MiddlewareFailed, ToolError
 from ..orm.access import access_of
 from ..orm.query_limits import read_limits
 from ..routing import mounted_sites
-from ..runtime.failing_hooks import Failures, noted_failures
+from ..runtime.failing_hooks import HookFailures
 from ..runtime.middleware_source import missing_attribute
 from ..scopes import default_scopes
 from ..sites import MCPSite
@@ -98,9 +98,9 @@ def _try_site(client: LocalClient, trial: Trial, ends: float, only: Collection[s
             trial.fail(owner, missing_attribute(error) or f"{hook} failed: {_cause(error)}")
 
 
-def _failures(request: MCPRequest, label: str) -> Failures:
+def _failures(request: MCPRequest, label: str) -> HookFailures:
     """Return what fails when a row of a model is read and the model is described."""
-    with noted_failures() as failures, read_limits():
+    with HookFailures.noted() as failures, read_limits():
         for name, arguments in ((READ, {"model": label, "limit": 1}), (DESCRIBE, {"model": label})):
             tool = request.mcp.site.get_tool(request, name)
             try:

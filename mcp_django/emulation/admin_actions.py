@@ -36,6 +36,7 @@ from ..exceptions import InputRequired, NotConfirmed, ToolError
 from ..exposures.declared_actions import Action, ActionOptions
 from ..exposures.model_exposure import ModelExposure
 from ..functions.asked_parameters import finished
+from ..operating.query_comments import reading
 from ..orm.access import ModelAccess, access_of
 from ..orm.column_values import render
 from ..orm.database_writes import one_transaction, refusals
@@ -44,7 +45,6 @@ from ..orm.pagination import chunks
 from ..orm.tool_arguments import Arguments
 from ..orm.undecodable_values import is_undecodable
 from ..protocol.content import Content, ResourceLink
-from ..runtime.failing_hooks import reading
 from ..schema.form_schemas import FormSchema
 from ..schema.json_values import to_jsonable
 from ..schema.secrets import clean_text, is_sensitive

@@ -21,10 +21,11 @@ from django.http import QueryDict
 from django.utils.inspect import func_supports_parameter
 
 from ..exceptions import ToolError
+from ..operating.query_comments import reading
 from ..orm.access import ModelAccess
 from ..orm.allowed_filters import AllowedFilter
 from ..orm.named_filters import NamedFilter, Offer
-from ..runtime.failing_hooks import call_hook, reading
+from ..runtime.failing_hooks import call_hook
 
 logger = logging.getLogger("mcp_django")
 

@@ -14,7 +14,7 @@ from django.db.models import Model
 from ..oauth.resource_urls import endpoints, resource_url
 from ..problems import nearest
 from ..routing import mounted_sites
-from ..runtime.missing_migrations import REMEDY, tables_missing
+from ..runtime.missing_migrations import MissingTables
 from ..scopes import HIERARCHY, default_scopes, join
 from ..sites import MCPSite
 from ..sites import site as default_site
@@ -28,7 +28,7 @@ class TableCommand(BaseCommand):
         try:
             return super().execute(*args, **options)
         except DatabaseError as error:
-            if not tables_missing(error):
+            if not MissingTables(error).migrations():
                 raise
             raise no_tables(error) from None
 
@@ -86,9 +86,10 @@ def find_superuser() -> Any:
 
 def no_tables(error: DatabaseError) -> CommandError:
     """Return the error of a command for a database without tables, or with some of them."""
-    if missing := tables_missing(error):
-        return CommandError(f"The database says: {error}. Not migrated: {missing}: run {REMEDY}.")
-    return CommandError(f"The database says: {error}. If it has no tables yet, run {REMEDY}.")
+    missing = MissingTables(error).migrations()
+    if missing:
+        return CommandError(f"The database says: {error}. Not migrated: {missing}: run {MissingTables.REMEDY}.")
+    return CommandError(f"The database says: {error}. If it has no tables yet, run {MissingTables.REMEDY}.")
 
 
 def find_model(label: str) -> type[Model]:

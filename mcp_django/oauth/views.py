@@ -44,7 +44,7 @@ from ..context.call_restrictions import LABEL, MAX_LABELS
 from ..context.untrusted_text import plain
 from ..problems import LoginReturn, Problem
 from ..runtime.cache_and_rate_limits import RateLimit, cache
-from ..runtime.missing_migrations import log_missing_migrations
+from ..runtime.missing_migrations import MissingTables
 from ..scopes import ADMIN, WRITE, expand
 from ..signin import SignIn
 from .access_page import reach_of
@@ -441,7 +441,7 @@ class ProgramMixin:
             return _refused("invalid_grant")
         except (OperationalError, InterfaceError) as error:
             logger.error("The database does not answer", exc_info=error)
-            log_missing_migrations(error)
+            MissingTables(error).log()
             note(request.META, NO_DATABASE)
             return _unavailable(503, RETRY_AFTER)
         if response.status_code < 400:

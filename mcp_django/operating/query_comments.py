@@ -5,7 +5,8 @@ not change its plan. Values are percent-encoded down to letters, digits and ``_.
 end the comment or be taken for a parameter.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import quote
@@ -16,8 +17,9 @@ from django.db.backends.signals import connection_created
 
 from ..conf import settings
 from ..context.call_record import CURRENT, CallRecord
-from ..runtime.failing_hooks import PLAIN_SQL
 
+# The key, in the context of Django's execute_wrappers, of the SQL before the call's comment was added.
+PLAIN_SQL: Final = "mcp_django.sql"
 # Maximum characters of each value before it is encoded.
 MAX_VALUE: Final = 100
 
@@ -71,3 +73,18 @@ def annotate_queries() -> None:
 def _watch(*, connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
     if annotate not in connection.execute_wrappers:
         connection.execute_wrappers.insert(0, annotate)
+
+
+@contextmanager
+def reading() -> Iterator[list[str]]:
+    """Around a hook of the project, failing or not, yield a list that gets the SQL of its queries in this thread."""
+    seen: list[str] = []
+
+    def note(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:
+        seen.append(context.get(PLAIN_SQL, sql))
+        return execute(sql, params, many, context)
+
+    with ExitStack() as stack:
+        for connection in connections.all():
+            stack.enter_context(connection.execute_wrapper(note))
+        yield seen

@@ -2,20 +2,17 @@
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, TypeVar
 
 from django.core.exceptions import PermissionDenied
-from django.db import DatabaseError, InterfaceError, connections
+from django.db import DatabaseError, InterfaceError
 from django.db.models import Model
 
 from ..exceptions import Cancelled, NotFound, ToolError
 
 logger = logging.getLogger("mcp_django")
-
-# The key, in the context of Django's execute_wrappers, of the SQL before the call's comment was added.
-PLAIN_SQL: Final = "mcp_django.sql"
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -23,9 +20,7 @@ D = TypeVar("D")
 REFUSALS: Final = (PermissionDenied, NotFound, ToolError)
 # Exceptions that are raised again: an unavailable database must not look like a model without rows or fields.
 PASSING: Final = (DatabaseError, InterfaceError, Cancelled)
-# The failures of hooks in a block of ``noted_failures``: owner and name of the hook, and its exception.
-Failures = list[tuple[str, str, BaseException]]
-_noted: ContextVar[Failures | None] = ContextVar("mcp_django.failures", default=None)
+_noted: "ContextVar[HookFailures | None]" = ContextVar("mcp_django.failures", default=None)
 _is_logged: ContextVar[bool] = ContextVar("mcp_django.logs_failures", default=True)
 # Owner and name of each hook that was logged, at most as many as the project has hooks.
 _logged: set[tuple[str, str]] = set()
@@ -73,37 +68,26 @@ def cause_of(error: BaseException) -> str:
     return f"{found}; " if found else ""
 
 
-@contextmanager
-def noted_failures() -> Iterator[Failures]:
-    """Yield a list that gets each hook of the project that fails within the block, whether it is logged or not."""
-    noted: Failures = []
-    token = _noted.set(noted)
-    try:
-        yield noted
-    finally:
-        _noted.reset(token)
+class HookFailures(list[tuple[str, str, BaseException]]):
+    """Failures of hooks of the project: owner and name of each hook, and its exception."""
 
+    @classmethod
+    @contextmanager
+    def noted(cls) -> "Iterator[HookFailures]":
+        """Yield a list that gets each hook that fails within the block, whether it is logged or not."""
+        noted = cls()
+        token = _noted.set(noted)
+        try:
+            yield noted
+        finally:
+            _noted.reset(token)
 
-@contextmanager
-def unlogged_failures() -> Iterator[None]:
-    """Within the block, log no failing hook: for a command that prints the causes itself."""
-    token = _is_logged.set(False)
-    try:
-        yield
-    finally:
-        _is_logged.reset(token)
-
-
-@contextmanager
-def reading() -> Iterator[list[str]]:
-    """Around a hook of the project, failing or not, yield a list that gets the SQL of its queries in this thread."""
-    seen: list[str] = []
-
-    def note(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:
-        seen.append(context.get(PLAIN_SQL, sql))
-        return execute(sql, params, many, context)
-
-    with ExitStack() as stack:
-        for connection in connections.all():
-            stack.enter_context(connection.execute_wrapper(note))
-        yield seen
+    @staticmethod
+    @contextmanager
+    def unlogged() -> Iterator[None]:
+        """Within the block, log no failing hook: for a command that prints the causes itself."""
+        token = _is_logged.set(False)
+        try:
+            yield
+        finally:
+            _is_logged.reset(token)

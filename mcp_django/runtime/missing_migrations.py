@@ -16,9 +16,6 @@ from django.db import DEFAULT_DB_ALIAS, DatabaseError, connections, router
 
 logger = logging.getLogger("mcp_django")
 
-# Apps whose tables calls need.
-APPS: Final = ("mcp_django", "oauth2_provider")
-REMEDY: Final = "manage.py migrate"
 # SQLSTATEs of PostgreSQL, and error numbers of MySQL, for a table and a column that do not exist.
 STATES: Final = frozenset({"42P01", "42703"})
 NUMBERS: Final = frozenset({1146, 1054})
@@ -64,7 +61,7 @@ def _planned(connection: Any, label: str) -> list[str]:
     return [migration.name for migration in plan if migration.app_label == label]
 
 
-def not_migrated(labels: Iterable[str] = APPS) -> str:
+def not_migrated(labels: Iterable[str]) -> str:
     """Return the missing migrations of installed apps as text, "" if there are none or the database cannot tell."""
     found: list[str] = []
     for label in filter(apps.is_installed, labels):
@@ -84,15 +81,39 @@ def shortened(names: Sequence[str]) -> str:
     return f"{names[0]}, … ({len(names)})"
 
 
-def tables_missing(error: BaseException) -> str:
-    """Return the missing migrations that explain an exception, "" if it is about something else.
+class MissingTables:
+    """The tables and columns of installed apps that do not exist, as an exception or one that caused it says."""
 
-    The database is asked only if the exception, or one that caused it, says that a table or column of an app does not
-    exist. If the app is one of those that calls need, the migrations of all of them are returned.
-    """
-    named = _apps_named(error)
-    needed = APPS if named.intersection(APPS) else ()
-    return not_migrated(dict.fromkeys([*needed, *sorted(named)]))
+    # Apps whose tables calls need.
+    APPS: Final = ("mcp_django", "oauth2_provider")
+    REMEDY: Final = "manage.py migrate"
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def are_needed(self) -> bool:
+        """Return whether calls need one of the tables."""
+        return not _apps_named(self.error).isdisjoint(self.APPS)
+
+    def migrations(self) -> str:
+        """Return the missing migrations that explain the exception, "" if it is about something else.
+
+        The database is asked only if there are missing tables. If calls need one of them, the migrations of all apps
+        that calls need are returned.
+        """
+        named = _apps_named(self.error)
+        needed = self.APPS if named.intersection(self.APPS) else ()
+        return not_migrated(dict.fromkeys([*needed, *sorted(named)]))
+
+    def log(self) -> None:
+        """Log the missing migrations that explain the exception: once a minute, because every call fails alike."""
+        now = time.monotonic()
+        if _last_told and now - _last_told[0] < PAUSE:
+            return
+        missing = self.migrations()
+        if missing:
+            _last_told[:] = [now]
+            logger.error("Not migrated: %s. Run %s.", missing, self.REMEDY)
 
 
 def _apps_named(error: BaseException) -> set[str]:
@@ -117,18 +138,3 @@ def _is_of_table(error: BaseException) -> bool:
     state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
     number = error.args[0] if error.args and isinstance(error.args[0], int) else None
     return state in STATES or number in NUMBERS or str(error).startswith(SQLITE)
-
-
-def is_of_needed_tables(error: BaseException) -> bool:
-    """Return whether an exception says that a table of the app or of the toolkit does not exist."""
-    return not _apps_named(error).isdisjoint(APPS)
-
-
-def log_missing_migrations(error: BaseException) -> None:
-    """Log the missing migrations that explain an exception: once a minute, because every call fails in the same way."""
-    now = time.monotonic()
-    if _last_told and now - _last_told[0] < PAUSE:
-        return
-    if missing := tables_missing(error):
-        _last_told[:] = [now]
-        logger.error("Not migrated: %s. Run %s.", missing, REMEDY)

@@ -45,12 +45,15 @@ POOLS: Final[tuple[Literal["reads", "slow", "streams"], ...]] = ("reads", "slow"
 SHORT_REST: Final = 1.0
 AFTER_FAILURE: Final = 5.0
 
-# The error message for the client.
-BUSY: Final = "The server is busy. Nothing was done. Repeat the call in a few seconds."
-
 
 class Busy(Exception):
-    """The thread pool had no place for the work within ``QUEUE_TIMEOUT``; the work was not started."""
+    """The thread pool had no place for the work within ``QUEUE_TIMEOUT``; the work was not started.
+
+    The text is the error message for the client.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("The server is busy. Nothing was done. Repeat the call in a few seconds.")
 
 
 @dataclass(slots=True)
@@ -189,7 +192,7 @@ class Pool:
 
         def expire() -> None:
             if self.stop_waiting(job) and not job.future.done():
-                job.future.set_exception(Busy(BUSY))
+                job.future.set_exception(Busy())
 
         def forget(_: asyncio.Future[Any]) -> None:
             timer.cancel()
@@ -248,15 +251,6 @@ class Pool:
             request_finished.send(sender=in_thread)
 
 
-def renew_connections() -> bool:
-    """Close the dead database connections of this pool's thread, and return whether there were any."""
-    kept = [found for found in connections.all(initialized_only=True) if found.connection is not None]
-    dead = [found for found in kept if not (found.in_atomic_block or found.is_usable())]
-    for connection in dead:
-        connection.close()
-    return bool(dead)
-
-
 def close_connections(timeout: float) -> None:
     """Close the database connections of all threads of the thread pools within ``timeout`` seconds.
 
@@ -277,7 +271,7 @@ def close_connections(timeout: float) -> None:
     wait(closings, timeout)
 
 
-def run_through(work: Callable[[], Any]) -> Any:
+def _run_through(work: Callable[[], Any]) -> Any:
     """Do the work of thread pools in the calling thread: run the work, then each handover."""
     outcome = work()
     while isinstance(outcome, Handover):
@@ -319,7 +313,7 @@ def in_thread(
     """
     if thread_sensitive:
         # Cancelling the returned future must not wait for the thread.
-        running = asyncio.ensure_future(sync_to_async(run_through, thread_sensitive=True)(work))
+        running = asyncio.ensure_future(sync_to_async(_run_through, thread_sensitive=True)(work))
         running.add_done_callback(give_up)
         return asyncio.shield(running)
     job = Job(lane, owner, work)

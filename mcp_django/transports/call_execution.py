@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Coroutine
 from functools import partial
 from time import perf_counter
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from asgiref.sync import async_to_sync
 
@@ -18,7 +18,7 @@ from ..protocol.eras import Call
 from ..protocol.errors import InternalError, InvalidRequest, ProtocolError
 from ..protocol.messages import encode
 from ..runtime.cache_and_rate_limits import Caller
-from ..runtime.thread_pools import BUSY, Busy, LaneName, give_up, in_background, in_thread
+from ..runtime.thread_pools import Busy, give_up, in_background, in_thread
 from ..server.kernel import Kernel, Reply
 from ..server.methods.handler_interface import Asked, Later, Listen
 
@@ -36,7 +36,7 @@ class CallExecution:
         self.call = call
 
     @property
-    def lane(self) -> LaneName:
+    def lane(self) -> Literal["reads", "queries"]:
         """The thread pool lane in which the call begins."""
         return "queries" if self.call.method in QUERIES else "reads"
 
@@ -91,9 +91,9 @@ class CallExecution:
         sensitive = request.mcp.site.needs_middleware
         try:
             return await in_thread("slow", work, owner=Caller.of(request), thread_sensitive=sensitive)
-        except Busy:
-            RecordedCall(request).refuse(503, BUSY)
-            return self._refusal(InternalError(BUSY), 503)
+        except Busy as busy:
+            RecordedCall(request).refuse(503, str(busy))
+            return self._refusal(InternalError(str(busy)), 503)
 
     async def in_time(self, seconds: float, work: Coroutine[Any, Any, T]) -> T | Reply:
         """Return the result of the call's work, or after ``seconds`` the reply that the call took too long.

@@ -9,7 +9,7 @@ from django.core.management.base import CommandError, CommandParser
 from ...console.visibility_report import VisibilityReport
 from ...operating.daily_budgets import Budgets
 from ...problems import NOTHING_REGISTERED
-from ...runtime.failing_hooks import unlogged_failures
+from ...runtime.failing_hooks import HookFailures
 from ...transports.local_client import LocalClient
 from ..command_arguments import CallerCommand, find_model
 
@@ -29,7 +29,7 @@ class Command(CallerCommand):
         only = None if model is None else find_model(model)
         # The causes of failures stand beside the models.
         try:
-            with unlogged_failures():
+            with HookFailures.unlogged():
                 view = VisibilityReport.of(site, person, scopes, model=only, reads_rows=True)
         except LocalClient.CallFailed as refused:
             raise CommandError(str(refused)) from None

@@ -10,7 +10,7 @@ from ...context.call_record import CallRecord
 from ...context.questions import Question
 from ...context.request import MCPRequest
 from ...runtime.middleware_source import missing_attribute
-from ...runtime.missing_migrations import log_missing_migrations
+from ...runtime.missing_migrations import MissingTables
 
 logger = logging.getLogger("mcp_django")
 
@@ -65,5 +65,5 @@ def log_failure(what: str, error: Exception, record: CallRecord | None = None) -
     why = missing_attribute(error)
     text = f"%r failed: {why} (error %s)" if why else "%r failed (error %s)"
     logger.error(text, what[:64], error_id, exc_info=error, extra={"request_id": error_id})
-    log_missing_migrations(error)
+    MissingTables(error).log()
     return error_id

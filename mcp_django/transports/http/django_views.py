@@ -19,7 +19,7 @@ from django.views.decorators.csrf import csrf_exempt
 from ...conf import settings
 from ...context.request import middleware_attributes, scope_from_wsgi
 from ...oauth.well_known_metadata import card_view
-from ...runtime.thread_pools import run_through
+from ...runtime.thread_pools import Handover
 from ...sites import MCPSite
 from ..server_card import card
 from . import http_with_sse
@@ -218,7 +218,9 @@ def answer_wsgi(site: MCPSite, request: HttpRequest, attributes: Mapping[str, An
             if len(body) > settings.MAX_BODY_BYTES:
                 outcome = exchange.failed(exchange.too_large())
             else:
-                outcome = run_through(lambda: exchange.answer(body))
+                outcome = exchange.answer(body)
+                while isinstance(outcome, Handover):
+                    outcome = outcome.work()
         # The exchange has already refused everything that needs a stream.
         response: Response = outcome if isinstance(outcome, Response) else outcome.in_this_thread()
     finally:

@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar
 from django.conf import settings as django_settings
 from django.core.exceptions import DisallowedHost, ImproperlyConfigured
 from django.db import Error as DatabaseUnavailable
+from django.db import connections
 from django.utils.functional import cached_property
 
 from ...conf import settings
@@ -38,7 +39,7 @@ from ...protocol.headers import MediaType, RequestHeaders, cors_headers
 from ...protocol.messages import Message, decode, encode
 from ...protocol.versions import Revisions
 from ...runtime.cache_and_rate_limits import Caller, Held, LimitExceeded
-from ...runtime.thread_pools import BUSY, Busy, renew_connections
+from ...runtime.thread_pools import Busy
 from ...scopes import default_scopes, join
 from ...server.kernel import Reply
 from ...server.methods.handler_interface import log_failure
@@ -298,7 +299,7 @@ class Exchange:
             self.resource.authenticate()
         except DatabaseUnavailable:
             # This is the call's first query, so nothing runs twice when it is repeated.
-            if not renew_connections():
+            if not _renew_connections():
                 raise
             self.resource.authenticate()
         finally:
@@ -426,7 +427,7 @@ class Exchange:
                 remedy = "Add the host to ALLOWED_HOSTS if clients reach the server by it."
                 return self._refuse(Refused(400, "Host not allowed", remedy, seen=str(error).partition(". You may")[0]))
             case Busy():
-                return self._refuse(Refused(503, BUSY, "Run more workers, or raise THREADS.", RETRY_AFTER))
+                return self._refuse(Refused(503, str(error), "Run more workers, or raise THREADS.", RETRY_AFTER))
         record = self.request.mcp.record
         log_failure("The request", error, record)
         trouble = trouble_of(error) if isinstance(error, DatabaseUnavailable) else None
@@ -496,6 +497,15 @@ class Exchange:
         report(403, f"{call.method}: {text}", "The client asks the user for more; mcp_token has --scope.")
         body = encode(InvalidRequest(str(error)).response(call.id, modern=call.era.modern))
         return Response(403, body, headers={"WWW-Authenticate": header, **self.cors()})
+
+
+def _renew_connections() -> bool:
+    """Close the dead database connections of this thread, and return whether there were any."""
+    kept = [found for found in connections.all(initialized_only=True) if found.connection is not None]
+    dead = [found for found in kept if not (found.in_atomic_block or found.is_usable())]
+    for connection in dead:
+        connection.close()
+    return bool(dead)
 
 
 def _response(page: EndpointPage, status: int = 200) -> Response:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from mcp_django.context.call_record import CURRENT, CallRecord
 from mcp_django.operating import query_comments
-from mcp_django.runtime.failing_hooks import reading
+from mcp_django.operating.query_comments import reading
 from mcp_django.testing import MCPClient
 from tests.factories import make_author, make_superuser
 from tests.session_client import SessionClient

@@ -13,7 +13,7 @@ from django.urls import reverse
 
 from mcp_django.console.console_pages import PAGES
 from mcp_django.runtime import missing_migrations
-from mcp_django.runtime.missing_migrations import APPS, log_missing_migrations, not_migrated, tables_missing
+from mcp_django.runtime.missing_migrations import MissingTables, not_migrated
 from tests.factories import make_superuser
 
 pytestmark = pytest.mark.django_db
@@ -34,7 +34,7 @@ def migrated(monkeypatch, settings, db):
         recorder.record_applied("oauth2_provider", name)
 
 
-@pytest.fixture(params=[OURS, ("oauth2_provider",), APPS], ids="+".join)
+@pytest.fixture(params=[OURS, ("oauth2_provider",), MissingTables.APPS], ids="+".join)
 def forgotten(request, db):
     """The apps whose tables the database lacks; the transaction of the test brings them back."""
     drop(*request.param)
@@ -71,7 +71,11 @@ def test_every_page_of_the_console_names_them_and_none_fails(forgotten):
             assert "Not migrated: mcp_django 0001_initial" in answer.text, path
             assert "manage.py migrate" in answer.text
     health = client.get(reverse("admin:mcp_django_console_health")).text
-    named = [label for label in APPS if f"Not migrated: {label}" in health or f"; {label} 0001_initial" in health]
+    named = [
+        label
+        for label in MissingTables.APPS
+        if f"Not migrated: {label}" in health or f"; {label} 0001_initial" in health
+    ]
     assert named == list(forgotten)
 
 
@@ -109,7 +113,7 @@ COMMANDS = [
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
 def test_every_command_that_reads_tables_names_them(command):
     make_superuser("root")
-    drop(*APPS)
+    drop(*MissingTables.APPS)
     with pytest.raises(CommandError, match="Not migrated: mcp_django 0001_initial"):
         call_command(*command)
 
@@ -127,7 +131,7 @@ REQUESTS = [
 def test_the_log_of_each_request_that_fails_for_them_names_them(method, path, options, caplog, settings):
     settings.MCP_DJANGO = {**settings.MCP_DJANGO, "REGISTRATION": "open", "CLIENT_DOCUMENTS": {"hosts": "all"}}
     client = browser()
-    drop(*APPS)
+    drop(*MissingTables.APPS)
     answer = getattr(client, method)(path, **options)
     told = [record.getMessage() for record in caplog.records if record.getMessage().startswith("Not migrated: ")]
     assert answer.status_code >= 500
@@ -142,8 +146,8 @@ def test_the_log_names_them_once_a_minute(caplog):
     drop(*OURS)
     error = OperationalError("no such table: mcp_django_switch")
     with caplog.at_level(logging.ERROR):
-        log_missing_migrations(error)
-        log_missing_migrations(error)
+        MissingTables(error).log()
+        MissingTables(error).log()
     assert len(caplog.records) == 1
 
 
@@ -153,7 +157,7 @@ def test_the_log_names_them_once_a_minute(caplog):
 def test_another_error_asks_the_database_nothing(error, django_assert_num_queries):
     drop(*OURS)
     with django_assert_num_queries(0):
-        log_missing_migrations(error)
+        MissingTables(error).log()
 
 
 @pytest.mark.parametrize("state", ["42P01", "42703"])
@@ -164,10 +168,10 @@ def test_the_codes_of_other_databases_are_known(state):
     drop(*OURS)
     failed = DatabaseError('relation "mcp_django_switch" is not there')
     failed.__cause__ = UndefinedTable('relation "mcp_django_switch" is not there')
-    assert tables_missing(failed).startswith("mcp_django 0001_initial")
-    assert tables_missing(OperationalError(1146, "Table 'x.mcp_django_switch' doesn't exist"))
+    assert MissingTables(failed).migrations().startswith("mcp_django 0001_initial")
+    assert MissingTables(OperationalError(1146, "Table 'x.mcp_django_switch' doesn't exist")).migrations()
 
 
 def test_with_every_migration_applied_there_is_nothing_to_name():
-    assert not_migrated() == ""
-    assert tables_missing(OperationalError("no such table: mcp_django_switch")) == ""
+    assert not_migrated(MissingTables.APPS) == ""
+    assert MissingTables(OperationalError("no such table: mcp_django_switch")).migrations() == ""

@@ -16,7 +16,7 @@ from django.utils import timezone, translation
 
 from mcp_django import site
 from mcp_django.runtime import thread_pools
-from mcp_django.runtime.thread_pools import Handover, in_thread, renew_connections, run_through
+from mcp_django.runtime.thread_pools import Handover, _run_through, in_thread
 from mcp_django.testing import MCPClient
 from mcp_django.transports.http import streamable_http
 from tests.asgi_client import Exchange, http_scope, nothing_reported
@@ -103,7 +103,7 @@ async def test_the_rest_of_work_is_done_in_the_same_thread_where_there_is_a_plac
 
 
 def test_without_lanes_the_rest_of_work_is_done_at_once():
-    assert run_through(lambda: Handover("queries", "user:1", lambda: "done")) == "done"
+    assert _run_through(lambda: Handover("queries", "user:1", lambda: "done")) == "done"
 
 
 async def test_work_that_waited_has_what_the_context_came_to_hold():
@@ -565,10 +565,3 @@ async def test_who_ends_its_work_in_time_closes_them_too(closed):
     assert await asyncio.to_thread(works.wait, SOON)
     thread_pools.close_connections(SOON)
     assert await busy in closed
-
-
-@pytest.mark.django_db(transaction=True)
-def test_a_connection_that_was_closed_is_not_a_dead_one():
-    assert not renew_connections()
-    connection.close()
-    assert not renew_connections()

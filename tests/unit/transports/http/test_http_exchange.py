@@ -8,7 +8,7 @@ from django.test.utils import CaptureQueriesContext
 from mcp_django import site
 from mcp_django.protocol.versions import Revisions
 from mcp_django.testing import MCPClient
-from mcp_django.transports.http.http_exchange import Response
+from mcp_django.transports.http.http_exchange import Response, _renew_connections
 from mcp_django.transports.http.streamable_http import StreamableExchange
 from tests.asgi_client import http_scope
 from tests.factories import make_superuser, make_user
@@ -352,3 +352,10 @@ def test_an_answer_without_a_body_has_no_type(status: int, length: str | None) -
     headers = dict(Response(status).header_list())
     assert "Content-Type" not in headers
     assert headers.get("Content-Length") == length
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_connection_that_was_closed_is_not_a_dead_one():
+    assert not _renew_connections()
+    connection.close()
+    assert not _renew_connections()

@@ -13,7 +13,7 @@ from mcp_django import site
 from mcp_django.models import Session
 from mcp_django.oauth.resource_urls import resource_url
 from mcp_django.oauth.stored_tokens import issue_token
-from mcp_django.runtime.thread_pools import BUSY, Busy
+from mcp_django.runtime.thread_pools import Busy
 from mcp_django.transports import notification_queues
 from mcp_django.transports.http.event_streams import SessionChanges
 from mcp_django.transports.http.http_with_sse import as_application
@@ -225,7 +225,7 @@ async def test_L206_a_stream_that_can_hear_of_no_changes_ends_and_nothing_is_rep
 
     async def hold(self, **options):
         if not answers:
-            raise Busy(BUSY)
+            raise Busy()
         return answers.pop()
 
     monkeypatch.setattr(SessionChanges, "hold", hold)
