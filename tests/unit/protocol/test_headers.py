@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_django.protocol.errors import HeaderMismatch
-from mcp_django.protocol.headers import MediaType, ParamHeader, RequestHeaders, check_mirrored, decode_value
+from mcp_django.protocol.headers import (
+    MediaType,
+    ParamHeader,
+    RequestHeaders,
+    check_mirrored,
+    cors_headers,
+    decode_value,
+)
 
 pytestmark = pytest.mark.one_django
 
@@ -123,6 +130,14 @@ def test_the_length_of_a_body_is_a_decimal_number(value: str | None, expected: i
 def test_23_any_other_length_is_refused(value: str) -> None:
     with pytest.raises(ValueError, match="Content-Length"):
         RequestHeaders.body_length(value)
+
+
+def test_pages_of_an_origin_may_send_the_headers_of_clients() -> None:
+    headers = cors_headers("https://app.example", "POST, GET")
+    assert headers["Access-Control-Allow-Origin"] == "https://app.example"
+    assert headers["Access-Control-Allow-Methods"] == "POST, GET"
+    allowed = headers["Access-Control-Allow-Headers"].lower().split(", ")
+    assert {RequestHeaders.VERSION, "mcp-session-id", "last-event-id", "mcp-method", "mcp-name"} <= {*allowed}
 
 
 # Values

@@ -78,6 +78,14 @@ def test_brackets_and_commas_within_a_text_are_not_counted() -> None:
     assert decode(json.dumps({"a": [text]}).encode()) == {"a": [text]}
 
 
+def test_json_within_a_text_is_read_as_strictly_as_a_message() -> None:
+    assert decode('{"a": [1, "é"]}') == {"a": [1, "é"]}
+    with pytest.raises(ParseError):
+        decode("{'a': 1}")
+    with pytest.raises(TooMuch):
+        decode("[" * 100 + "]" * 100)
+
+
 def test_27_items_up_to_the_bound_are_read() -> None:
     value = [0] * TooMuch.MAX_ITEMS
     assert decode(json.dumps(value).encode()) == value
