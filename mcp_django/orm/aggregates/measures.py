@@ -30,6 +30,7 @@ from .functions import (
 # Kinds of values, as in ``Measure.kind``.
 NUMBER: Final = "number"
 DATES: Final = ("date", "datetime")
+DEFAULT_UNIT: Final = "days"
 # Significant digits of a floating point number that is shown.
 MAX_FIGURES: Final = 10
 # Maximum characters of a value that is shown.
