@@ -84,8 +84,8 @@ ROWS: Final[Mapping[str, Mapping[str, int]]] = {
         "orm/labels.py": 6,
     },
     "Looks up by their keys rows that the gate has given.": {
-        "emulation/admin_actions.py": 2,
         "emulation/hidden_values.py": 1,
+        "emulation/row_changes.py": 2,
         "orm/compiled_queries.py": 1,
         "tools/write_tools.py": 1,
     },
@@ -134,7 +134,8 @@ PERMISSIONS: Final[Mapping[str, Mapping[str, int]]] = {
         "rest/tools.py": 1,
     },
     "Does what a page of the admin does: asks the ModelAdmin and its inlines, besides the gate.": {
-        "emulation/admin_actions.py": 3,
+        "emulation/action_calls.py": 1,
+        "emulation/admin_actions.py": 2,
         "emulation/history.py": 2,
         "emulation/history_model.py": 1,
         "emulation/inline_rows.py": 3,

@@ -1,22 +1,18 @@
 """Saving a row with values that a caller gave: through the form of the admin's page, or the exposure's serializer."""
 
-import base64
-import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from copy import copy
-from functools import cached_property, partial
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
-from django.conf import settings as django_settings
 from django.core.exceptions import ValidationError
 from django.db import connections, router
 from django.db.models import Model
 from django.forms import Field, ModelChoiceField, ModelMultipleChoiceField, all_valid
 from django.forms import FileField as FormFileField
 from django.utils.choices import flatten_choices
-from django.utils.crypto import constant_time_compare, salted_hmac
 from rest_framework.fields import FileField
 from rest_framework.relations import ManyRelatedField, PrimaryKeyRelatedField
 
@@ -24,60 +20,36 @@ from ..context.confirmation import quoted
 from ..context.request import MCPRequest
 from ..exceptions import ToolError
 from ..orm.access import ModelAccess
-from ..orm.column_values import pk_text
 from ..orm.columns import Column
 from ..orm.database_writes import one_transaction
-from ..orm.labels import label_of, linked_values
+from ..orm.labels import label_of
 from ..orm.nearest_names import Misnamed
 from ..orm.row_finder import RowFinder
 from ..orm.row_reading import show_rows
-from ..orm.serializer_columns import represented
 from ..orm.suggestions import with_value
 from ..orm.undecodable_values import UNDECODABLE, VALUE_ERRORS
 from ..schema.secrets import holds_hidden
 from .form_filling import FilledForm, bare_key, keep, linked_rows, prepopulated, writable_names
-from .history import HistoryReader, Journal
+from .history import Journal
 from .inline_formsets import InlinePost, management_entries
-from .inline_rows import PageInlines, ShownRows
+from .inline_rows import PageInlines
 from .page_requests import as_page, has_failed, recording, said
+from .shown_pages import ShownPage
 from .standing_inlines import can_all_stay
 from .uploaded_files import read_file_value
 from .uploads import OPENED, uploads_taken
 from .validation_errors import HIDDEN_ERROR, duplicate_note, error_lines, row_error, write_refusals
 
 NOT_SAVED: Final = "Nothing was saved:"
-NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
-# Salt of the digest that is a row's version, and how many of its bytes are kept.
-SALT: Final = "mcp_django.emulation.versions"
-LENGTH: Final = 12
 # Number of nested levels from which Python may fail to write JSON.
 DEEP: Final = 200
 # Maximum number of rows that a question names.
 MAX_LABELS: Final = 20
-CHANGED: Final = (
-    "The row has changed since you read it; nothing was written. Read it again with get_record, and repeat the call "
-    "with the new version if it is still right."
-)
 
 
-class RowPage:
-    """A saved or new row before saving as its page in the admin shows it to one caller: writable fields and version."""
-
-    def __init__(self, model: ModelAccess, obj: Model | None) -> None:
-        self.model = model
-        self.request = model.request
-        self.exposure = model.exposure
-        self.obj = obj
-
-    @cached_property
-    def inlines(self) -> PageInlines:
-        """The inlines of the page."""
-        return PageInlines(self.model, self.obj)
-
-    def history(self) -> list[dict[str, Any]]:
-        """Return the row's entries in the admin's history, the newest first, if the admin's history page shows them."""
-        return HistoryReader(self.model, self.obj).entries()
+class RowPage(ShownPage):
+    """The page of a saved or new row in the admin, as one caller can save it."""
 
     def saving(self, values: Mapping[str, Any], tool: str) -> "Saving":
         """Return what saves these values in the row: through the exposure's serializer if it has one, else the page."""
@@ -122,49 +94,6 @@ class RowPage:
             return {}
         fields: Mapping[str, Field] = admin.get_changelist_formset(self.request).form.base_fields
         return {name: fields[name] for name in names if name in fields and not fields[name].disabled}
-
-    def version(self, inlines: Sequence[ShownRows], *, shown: Mapping[str, Any] = NONE, key: Any = None) -> str:
-        """Return the version that saving the row checks: a text that changes when the row does, as the caller sees it.
-
-        It is a keyed digest (HMAC with ``SECRET_KEY``), bound to the endpoint and the row, so that it reveals nothing.
-        It covers only what the caller sees: stored values, or those that the project's serializer returns. ``inlines``
-        come from :meth:`PageInlines.shown_rows`; ``shown`` has values that have been read already.
-        """
-        request = self.request
-        exposure = self.exposure
-        row = self.obj
-        assert row is not None
-        columns = Column.all(exposure, self.model.fields_of(row))
-        stored: list[Any] = [request.mcp.site.name, request.mcp.resource.removesuffix("/")]
-        stored += [exposure.label, pk_text(row.pk), *_stored_values(row, columns)]
-        for column in columns:
-            if column.lists_rows and column.field in row._meta.many_to_many:
-                pairs = shown.get(column.name)
-                if not isinstance(pairs, list):
-                    # A list that was too long to show was cut to a text.
-                    pairs = linked_values(request, column.field, [row.pk])[0][0]
-                stored.append([column.name, [pair[0] for pair in pairs]])
-        fields = row._meta.concrete_fields
-        changed = [column for column in columns if column.is_made and not column.is_plain]
-        if masked := [column for column in changed if column.field in fields]:
-            # Use the serializer's values: a version must not reveal a change that the serializer masks.
-            values = represented(request, exposure, [row])[0]
-            stored.append([[column.name, values.get(column.name)] for column in masked])
-        for inline in inlines:
-            rows = [[pk_text(child.pk), *_stored_values(child, inline.columns)] for child in inline.rows]
-            stored.append([inline.inline.name, rows, inline.more])
-        digest = salted_hmac(SALT, _encode(stored), secret=key, algorithm="sha256").digest()[:LENGTH]
-        return base64.urlsafe_b64encode(digest).decode()
-
-    def check_version(self, version: Any) -> None:
-        """Refuse to save a row whose version is not the one that the caller read."""
-        if version is None:
-            return
-        inlines = self.inlines.shown_rows()
-        for key in (django_settings.SECRET_KEY, *django_settings.SECRET_KEY_FALLBACKS):
-            if constant_time_compare(self.version(inlines, key=key), str(version)):
-                return
-        raise ToolError(CHANGED)
 
 
 class Saving(RowPage):
@@ -519,35 +448,6 @@ def _serializer_lines(errors: Any, path: str = "") -> Iterator[str]:
             yield from _serializer_lines(inner, path)
     else:
         yield row_error(str(errors)) if path == "non_field_errors" else f"{path}: {errors}"
-
-
-# Versions
-
-
-def _stored_values(row: Model, columns: Iterable[Column]) -> Iterator[Any]:
-    """Yield the saved values of a row, for the version that is checked before saving."""
-    names = {field.name for field in row._meta.concrete_fields}
-    for column in columns:
-        field = column.field
-        if field is None or field.name not in names or (column.is_made and not column.is_plain):
-            continue
-        value = field.value_from_object(row)
-        if value is UNDECODABLE:
-            value = ["lost"]
-        elif not isinstance(value, (dict, list)):
-            # Keep the value as it is if the field does not accept what the database holds.
-            with suppress(ValidationError, ValueError, TypeError):
-                value = field.get_prep_value(value)
-        yield [column.name, value]
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        return bytes(value).hex()
-    return str(value)
-
-
-_encode: Final = json.JSONEncoder(default=_plain, sort_keys=True).encode
 
 
 # Values that could not be read

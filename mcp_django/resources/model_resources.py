@@ -26,10 +26,11 @@ from ..orm.row_reading import find_row
 from ..orm.serializer_columns import represented
 from ..orm.uris import Address, ParsedURI
 from ..protocol.errors import InvalidParams
-from ..tools.get_record import Record
-from ..tools.list_and_describe_models import Description
+from ..tools.model_description import Description
 from ..tools.own_texts import OwnText
 from ..tools.query_records import RecordCall
+from ..tools.record import Record
+from .completions import ModelTemplate
 
 if TYPE_CHECKING:
     from django.db.models.fields.files import FieldFile
@@ -87,6 +88,12 @@ class Resources:
             {"uriTemplate": Address.SCHEMA_TEMPLATE, "name": "schema", "title": "What a model holds", "mimeType": JSON},
             {"uriTemplate": Address.FILE_TEMPLATE, "name": "file", "title": "A file of a record"},
         ]
+
+    def completer(self, uri: str) -> ModelTemplate | None:
+        """Return what completes this URI as a template of model resources, None if it is none that the caller has."""
+        if not access_of(self.request).exposures:
+            return None
+        return ModelTemplate.read(uri)
 
     def find(self, uri: str) -> "ModelResource | OwnText":
         """Find the model resource of a URI that the caller may view; its row or file is read later.

@@ -24,7 +24,7 @@ from ..orm.tool_arguments import RowArguments
 from ..orm.uris import ParsedURI
 from ..protocol.errors import InvalidParams
 from ..resources.model_resources import Resources
-from ..tools.list_and_describe_models import Description
+from ..tools.model_description import Description
 
 T = TypeVar("T")
 

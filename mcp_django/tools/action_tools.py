@@ -12,7 +12,7 @@ from django.db.models.options import Options
 from ..conf import settings
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
-from ..emulation.admin_actions import ActionCall
+from ..emulation.action_calls import ActionCall
 from ..emulation.picked_rows import Selection
 from ..exceptions import NotPermitted, ToolError
 from ..exposures.declared_actions import Action

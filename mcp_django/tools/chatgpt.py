@@ -23,8 +23,9 @@ from ..orm.tool_arguments import Arguments
 from ..orm.undecodable_values import all_readable
 from ..orm.uris import Address
 from .base import RecordTool
-from .get_record import Record, find_row_by_uri
+from .get_record import find_row_by_uri
 from .model_search import found_models, stem, telling_words
+from .record import Record
 
 # Maximum number of models that one call searches, of rows from one model, and of rows in a result.
 MAX_MODELS: Final = 20

@@ -8,8 +8,9 @@ from .base import Tool
 from .chatgpt import Fetch, Search
 from .connection_info import ConnectionInfo
 from .create_upload import CreateUpload
+from .describe_model import DescribeModel
 from .get_record import GetRecord
-from .list_and_describe_models import DescribeModel, ListModels
+from .list_models import ListModels
 from .query_records import QueryRecords
 from .write_tools import CreateRecord, DeleteRecord, UpdateRecord
 

@@ -31,7 +31,7 @@ from ..orm.tool_arguments import Arguments
 from ..schema.value_types import FREE_OBJECT, KEY
 from ..scopes import WRITE
 from .base import IDEMPOTENCY_KEY, Tool
-from .get_record import Record
+from .record import Record
 
 MODEL: Final = {"type": "string"}
 VALUES: Final = {

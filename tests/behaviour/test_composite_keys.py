@@ -15,8 +15,8 @@ from mcp_django.orm.uris import Address, ParsedURI
 from mcp_django.resources.model_resources import Resources
 from mcp_django.tools.action_tools import RunAction
 from mcp_django.tools.aggregate_records import AggregateRecords
+from mcp_django.tools.describe_model import DescribeModel
 from mcp_django.tools.get_record import GetRecord
-from mcp_django.tools.list_and_describe_models import DescribeModel
 from mcp_django.tools.query_records import QueryRecords
 from mcp_django.tools.write_tools import CreateRecord, DeleteRecord, UpdateRecord
 from tests.factories import make_superuser

@@ -9,8 +9,8 @@ from django.contrib import admin
 
 from mcp_django import MCPSite, ToolError
 from mcp_django.orm.fields import kind_of
+from mcp_django.tools.describe_model import DescribeModel
 from mcp_django.tools.get_record import GetRecord
-from mcp_django.tools.list_and_describe_models import DescribeModel
 from mcp_django.tools.query_records import QueryRecords
 from mcp_django.tools.write_tools import CreateRecord, UpdateRecord
 from tests.factories import make_superuser

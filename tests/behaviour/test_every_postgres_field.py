@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from django.db import connection
 
+from mcp_django.tools.describe_model import DescribeModel
 from mcp_django.tools.get_record import GetRecord
-from mcp_django.tools.list_and_describe_models import DescribeModel
 from mcp_django.tools.query_records import QueryRecords
 from mcp_django.tools.write_tools import CreateRecord, UpdateRecord
 from tests.factories import make_superuser

@@ -12,8 +12,8 @@ from django.test.utils import CaptureQueriesContext
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.orm.labels import MAX_RELATED
 from mcp_django.tools.aggregate_records import AggregateRecords
+from mcp_django.tools.describe_model import DescribeModel
 from mcp_django.tools.get_record import GetRecord
-from mcp_django.tools.list_and_describe_models import DescribeModel
 from mcp_django.tools.query_records import QueryRecords
 from mcp_django.tools.write_tools import CreateRecord, UpdateRecord
 from tests.factories import make_superuser, make_user

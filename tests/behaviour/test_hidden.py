@@ -18,8 +18,8 @@ from django.db.models import QuerySet
 from mcp_django import AdminExposure, MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
 from mcp_django.tools.aggregate_records import AggregateRecords
+from mcp_django.tools.describe_model import DescribeModel
 from mcp_django.tools.get_record import GetRecord
-from mcp_django.tools.list_and_describe_models import DescribeModel
 from mcp_django.tools.query_records import QueryRecords
 from mcp_django.tools.write_tools import UpdateRecord
 from tests.factories import make_author, make_book, make_superuser, make_user

@@ -12,8 +12,9 @@ from mcp_django.context.request import MCPRequest
 from mcp_django.exceptions import ToolError
 from mcp_django.tools.aggregate_records import AggregateRecords
 from mcp_django.tools.base import Tool
+from mcp_django.tools.describe_model import DescribeModel
 from mcp_django.tools.get_record import GetRecord
-from mcp_django.tools.list_and_describe_models import DescribeModel, ListModels
+from mcp_django.tools.list_models import ListModels
 from mcp_django.tools.query_records import QueryRecords
 from mcp_django.tools.refused_calls import RefusedCall
 from tests.behaviour.hidden_worlds import Serialized, World, admin_site, declared_site

@@ -21,8 +21,9 @@ from mcp_django.resources.completions import complete_field
 from mcp_django.tools.aggregate_records import AggregateRecords
 from mcp_django.tools.base import Tool
 from mcp_django.tools.chatgpt import Search
+from mcp_django.tools.describe_model import DescribeModel
 from mcp_django.tools.get_record import GetRecord
-from mcp_django.tools.list_and_describe_models import DescribeModel, ListModels
+from mcp_django.tools.list_models import ListModels
 from mcp_django.tools.query_records import QueryRecords
 from tests.behaviour.test_oracles import answer
 from tests.factories import make_author, make_book, make_superuser, make_user

@@ -18,8 +18,8 @@ from mcp_django.models import KeyedCall
 from mcp_django.orm.query_limits import read_limits
 from mcp_django.server.idempotency_keys import Once
 from mcp_django.tools.aggregate_records import AggregateRecords
+from mcp_django.tools.describe_model import DescribeModel
 from mcp_django.tools.get_record import GetRecord
-from mcp_django.tools.list_and_describe_models import DescribeModel
 from mcp_django.tools.query_records import QueryRecords
 from mcp_django.tools.write_tools import CreateRecord, DeleteRecord, UpdateRecord
 from tests.databases_project.store.models import Crate, Depot

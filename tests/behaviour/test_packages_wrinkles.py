@@ -20,8 +20,8 @@ from mcp_django.orm.access import access_of
 from mcp_django.scopes import READ, WRITE
 from mcp_django.subscriptions.model_signals import connect_models
 from mcp_django.tools.action_tools import RunAction
+from mcp_django.tools.describe_model import DescribeModel
 from mcp_django.tools.get_record import GetRecord
-from mcp_django.tools.list_and_describe_models import DescribeModel
 from mcp_django.tools.query_records import QueryRecords
 from mcp_django.tools.write_tools import CreateRecord, UpdateRecord
 from tests.factories import make_author, make_superuser, make_user

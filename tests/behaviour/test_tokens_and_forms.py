@@ -11,7 +11,7 @@ from django.urls import include, path
 
 from mcp_django import MCPSite
 from mcp_django.context.confirmation import REFUSED
-from mcp_django.emulation.admin_actions import UNUSED_FORM
+from mcp_django.emulation.action_calls import UNUSED_FORM
 from mcp_django.testing import MCPClient
 from tests.factories import make_author, make_superuser
 from tests.question_rounds import ELICITS

@@ -7,8 +7,8 @@ from django.db import connection
 from mcp_django import site
 from mcp_django.testing import MCPClient
 from mcp_django.tools.aggregate_records import AggregateRecords
+from mcp_django.tools.describe_model import DescribeModel
 from mcp_django.tools.get_record import GetRecord
-from mcp_django.tools.list_and_describe_models import DescribeModel
 from mcp_django.tools.query_records import QueryRecords
 from mcp_django.tools.write_tools import CreateRecord, DeleteRecord, UpdateRecord
 from tests.factories import make_superuser, make_user

@@ -19,7 +19,7 @@ from django.contrib import admin
 from django.db import models
 
 from mcp_django import MCPSite
-from mcp_django.tools.list_and_describe_models import DescribeModel
+from mcp_django.tools.describe_model import DescribeModel
 from tests.factories import make_book, make_superuser
 from tests.session_client import SessionClient
 from tests.testapp.admin import AuthorAdmin

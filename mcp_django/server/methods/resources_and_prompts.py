@@ -6,10 +6,8 @@ from typing import Any, Final
 from ...conf import settings
 from ...context.request import MCPRequest
 from ...exceptions import NotFound
-from ...orm.access import access_of
 from ...orm.query_limits import read_limits
 from ...protocol.errors import InternalError, InvalidParams, ResourceNotFound
-from ...resources.completions import ModelTemplate
 from ...resources.model_resources import Resources
 from ...runtime.cache_and_rate_limits import Caller, RateLimit
 from ...scopes import READ
@@ -118,4 +116,4 @@ def _source(request: MCPRequest, ref: Mapping[str, Any]) -> tuple[Any, Mapping[s
         if resource.is_template and variables is not None and resource.has_permission(request):
             request.mcp.require_scopes(resource.scopes)
             return resource.completer, variables
-    return ModelTemplate.read(uri) if access_of(request).exposures else None, {}
+    return Resources(request).completer(uri), {}

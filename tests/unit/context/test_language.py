@@ -11,7 +11,7 @@ from django.utils import timezone, translation
 from mcp_django import MCPSite
 from mcp_django.context.language import CallerLanguage
 from mcp_django.testing import MCPClient
-from mcp_django.tools.list_and_describe_models import DescribeModel
+from mcp_django.tools.describe_model import DescribeModel
 from mcp_django.tools.query_records import QueryRecords
 from mcp_django.tools.write_tools import CreateRecord, UpdateRecord
 from tests.factories import make_superuser

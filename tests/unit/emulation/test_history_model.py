@@ -18,8 +18,9 @@ from mcp_django import MCPSite, ModelExposure
 from mcp_django.context.request import Client, MCPRequest
 from mcp_django.emulation.history_model import HistoryRows
 from mcp_django.tools.aggregate_records import AggregateRecords
+from mcp_django.tools.describe_model import DescribeModel
 from mcp_django.tools.get_record import GetRecord
-from mcp_django.tools.list_and_describe_models import DescribeModel, ListModels
+from mcp_django.tools.list_models import ListModels
 from mcp_django.tools.query_records import QueryRecords
 from mcp_django.tools.write_tools import CreateRecord, DeleteRecord, UpdateRecord
 from tests.factories import make_author, make_superuser, make_user

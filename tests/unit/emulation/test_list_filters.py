@@ -16,8 +16,8 @@ from mcp_django import AdminExposure, MCPSite
 from mcp_django.orm.access import access_of
 from mcp_django.orm.named_filters import NamedFilter
 from mcp_django.tools.aggregate_records import AggregateRecords
+from mcp_django.tools.describe_model import DescribeModel
 from mcp_django.tools.get_record import GetRecord
-from mcp_django.tools.list_and_describe_models import DescribeModel
 from mcp_django.tools.query_records import QueryRecords
 from mcp_django.tools.write_tools import DeleteRecord
 from tests.factories import make_superuser, make_user

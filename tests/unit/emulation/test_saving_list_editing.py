@@ -10,7 +10,7 @@ from django.forms import BaseModelFormSet, ModelForm
 from mcp_django import MCPSite
 from mcp_django.context.request import MCPRequest
 from mcp_django.scopes import READ, WRITE
-from mcp_django.tools.list_and_describe_models import DescribeModel
+from mcp_django.tools.describe_model import DescribeModel
 from mcp_django.tools.write_tools import CreateRecord, UpdateRecord
 from tests.factories import make_superuser
 from tests.oddapp.admin import TaskAdmin, odd

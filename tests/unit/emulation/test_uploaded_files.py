@@ -22,8 +22,8 @@ from mcp_django.emulation.uploaded_files import file_entries, safe_name
 from mcp_django.resources.model_resources import Resources
 from mcp_django.testing import MCPClient
 from mcp_django.tools.action_tools import ActionTool
+from mcp_django.tools.describe_model import DescribeModel
 from mcp_django.tools.get_record import GetRecord
-from mcp_django.tools.list_and_describe_models import DescribeModel
 from mcp_django.tools.query_records import QueryRecords
 from mcp_django.tools.write_tools import CreateRecord, UpdateRecord
 from tests.factories import make_author, make_superuser

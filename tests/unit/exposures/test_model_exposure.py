@@ -7,7 +7,7 @@ from django.forms import CharField, ModelForm
 from mcp_django import MCPSite, ModelExposure, action
 from mcp_django.context.request import MCPContext, MCPRequest
 from mcp_django.exposures.model_exposure import DeletionSite, InlineExposure
-from mcp_django.tools.list_and_describe_models import DescribeModel
+from mcp_django.tools.describe_model import DescribeModel
 from mcp_django.tools.write_tools import UpdateRecord
 from tests import tool_calls
 from tests.factories import make_author, make_book, make_superuser, make_user

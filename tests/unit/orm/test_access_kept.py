@@ -21,8 +21,8 @@ from mcp_django.orm import compiled_queries
 from mcp_django.orm.access import ModelAccess, access_of
 from mcp_django.orm.ordering import Orderings
 from mcp_django.tools.aggregate_records import AggregateRecords
+from mcp_django.tools.describe_model import DescribeModel
 from mcp_django.tools.get_record import GetRecord
-from mcp_django.tools.list_and_describe_models import DescribeModel
 from mcp_django.tools.query_records import QueryRecords
 from mcp_django.tools.write_tools import UpdateRecord
 from tests.factories import make_book, make_superuser, make_user

@@ -19,7 +19,7 @@ from mcp_django.orm.column_values import field_renderer, pk_text, render, render
 from mcp_django.orm.columns import Column
 from mcp_django.orm.fields import kind_of
 from mcp_django.schema.secrets import clean_text
-from mcp_django.tools.list_and_describe_models import DescribeModel
+from mcp_django.tools.describe_model import DescribeModel
 from tests.factories import make_superuser
 from tests.fieldapp.models import Guest
 from tests.library import reader, site_with

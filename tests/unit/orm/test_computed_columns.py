@@ -16,7 +16,7 @@ from mcp_django.exceptions import ToolError
 from mcp_django.orm.columns import Column
 from mcp_django.orm.computed_columns import order_source, parts_of
 from mcp_django.tools.aggregate_records import AggregateRecords
-from mcp_django.tools.list_and_describe_models import DescribeModel
+from mcp_django.tools.describe_model import DescribeModel
 from mcp_django.tools.query_records import QueryRecords
 from tests.factories import make_author, make_book, make_superuser
 from tests.testapp.models import Author, Book, Loan, Tag

@@ -16,7 +16,7 @@ from mcp_django.exceptions import ToolError
 from mcp_django.orm.conditions import check_patterns, is_pattern_lookup
 from mcp_django.rest.parameters import query_parameters
 from mcp_django.rest.requests import probe
-from mcp_django.tools.list_and_describe_models import DescribeModel
+from mcp_django.tools.describe_model import DescribeModel
 from mcp_django.tools.query_records import QueryRecords
 from tests.factories import make_book, make_superuser
 from tests.restapp.calls import route_of

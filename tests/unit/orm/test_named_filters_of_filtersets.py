@@ -8,7 +8,7 @@ from django.db.models import QuerySet
 
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
-from mcp_django.tools.list_and_describe_models import DescribeModel
+from mcp_django.tools.describe_model import DescribeModel
 from mcp_django.tools.query_records import QueryRecords
 from tests.factories import make_superuser, make_user
 from tests.filterapp.filtersets import FilmFilterSet

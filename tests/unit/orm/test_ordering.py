@@ -15,7 +15,7 @@ from mcp_django import AdminExposure, MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
 from mcp_django.orm.access import access_of
 from mcp_django.orm.ordering import DeclaredOrdering, Orderings
-from mcp_django.tools.list_and_describe_models import DescribeModel
+from mcp_django.tools.describe_model import DescribeModel
 from mcp_django.tools.query_records import QueryRecords
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.testapp.models import Author, Book, Section

@@ -12,7 +12,7 @@ from mcp_django.context.request import MCPRequest
 from mcp_django.orm.access import access_of
 from mcp_django.orm.path import guards_on, leads_to_hidden_rows
 from mcp_django.tools.aggregate_records import AggregateRecords
-from mcp_django.tools.list_and_describe_models import DescribeModel
+from mcp_django.tools.describe_model import DescribeModel
 from mcp_django.tools.query_records import QueryRecords
 from tests.factories import make_superuser, make_user
 from tests.filterapp.admin import FilmAdmin, sidebar

@@ -15,7 +15,8 @@ from mcp_django.exposures.declared_actions import FunctionAction
 from mcp_django.orm.access import access_of
 from mcp_django.testing import MCPClient, MCPError
 from mcp_django.tools.action_tools import ActionTool, RunAction, action_tool_name
-from mcp_django.tools.list_and_describe_models import DescribeModel, Description
+from mcp_django.tools.describe_model import DescribeModel
+from mcp_django.tools.model_description import Description
 from mcp_django.tools.model_overview import Overview
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.testapp.models import Author, Book, Tag

@@ -11,7 +11,7 @@ from django.test.utils import isolate_apps
 
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.orm.access import access_of
-from mcp_django.tools.list_and_describe_models import DescribeModel
+from mcp_django.tools.describe_model import DescribeModel
 from mcp_django.tools.model_overview import Overview
 from mcp_django.tools.query_records import QueryRecords
 from tests.factories import make_superuser, make_user

@@ -16,7 +16,7 @@ from mcp_django import AdminExposure, MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
 from mcp_django.orm.access import access_of
 from mcp_django.tools import model_search
-from mcp_django.tools.list_and_describe_models import ListModels
+from mcp_django.tools.list_models import ListModels
 from tests.factories import make_superuser, make_user
 from tests.library import reader, site_with
 from tests.testapp.models import Author, Book, Loan, Placement, Profile, Shelf, Tag

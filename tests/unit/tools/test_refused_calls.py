@@ -12,8 +12,8 @@ from mcp_django.exceptions import Repair
 from mcp_django.testing import MCPClient, MCPError
 from mcp_django.tools.aggregate_records import AggregateRecords
 from mcp_django.tools.base import Tool
+from mcp_django.tools.describe_model import DescribeModel
 from mcp_django.tools.get_record import GetRecord
-from mcp_django.tools.list_and_describe_models import DescribeModel
 from mcp_django.tools.query_records import QueryRecords
 from mcp_django.tools.refused_calls import RefusedCall
 from mcp_django.tools.write_tools import CreateRecord, DeleteRecord, UpdateRecord

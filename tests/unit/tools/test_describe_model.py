@@ -1,4 +1,4 @@
-"""`list_models` and `describe_model`: what a model learns before it acts, and no more than the caller may see."""
+"""``describe_model``: what a model learns before it acts, and no more than the caller may see."""
 
 import json
 from typing import Any
@@ -9,8 +9,9 @@ from django.test import override_settings
 
 from mcp_django import MCPSite
 from mcp_django.tools.aggregate_records import AggregateRecords
+from mcp_django.tools.describe_model import DescribeModel
 from mcp_django.tools.get_record import GetRecord
-from mcp_django.tools.list_and_describe_models import DescribeModel, ListModels
+from mcp_django.tools.list_models import ListModels
 from mcp_django.tools.query_records import QueryRecords
 from tests.factories import make_superuser, make_user
 from tests.library import reader, site_with
@@ -18,41 +19,8 @@ from tests.testapp.models import Author, Book, Loan, Tag
 from tests.tool_calls import call, refusal, request_of
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+
 LIST, DESCRIBE = ListModels(), DescribeModel()
-
-
-def test_row_125_the_list_holds_the_models_of_the_caller() -> None:
-    site = site_with(Book, Author, Tag)
-    request = reader(make_user("u", "testapp.view_book", "testapp.change_tag", "testapp.add_tag"), site)
-    found = call(LIST, request)
-    assert found["columns"] == ["model", "title", "may", "description"]
-    assert found["rows"] == [
-        # The docstring's first sentence; the other model has none of its own.
-        ["testapp.book", "books", "view", "Nearly every type of field."],
-        ["testapp.tag", "tags", "view add change", ""],
-    ]
-
-
-def test_what_the_caller_may_do_follows_the_token_and_the_site() -> None:
-    site = site_with(Book, description="Every book.\nSecond line.")
-    user = make_superuser()
-    assert call(LIST, reader(user, site))["rows"] == [
-        ["testapp.book", "books", "view add change delete", "Every book."]
-    ]
-    assert call(LIST, request_of(user, site, scopes=frozenset({"mcp:read"})))["rows"][0][2] == "view"
-    with override_settings(MCP_DJANGO={"READ_ONLY": True}):
-        assert call(LIST, reader(user, site))["rows"][0][2] == "view"
-
-
-def test_the_list_is_searched_and_bounded() -> None:
-    request = reader(make_superuser(), site_with(Book, Author, Tag))
-    assert call(LIST, request, query="AUTH")["rows"][0][0] == "testapp.author"
-    assert "these are all" in call(LIST, request, query="nothing")["hint"]
-    with override_settings(MCP_DJANGO={"RESULT_CHARS": 100}):
-        found = call(LIST, request)
-    assert 0 < found["returned"] < 3
-    assert "There are more" in found["hint"]
-    assert "view any model" in call(LIST, reader(make_user("nobody"), site_with(Book)))["hint"]
 
 
 def test_a_description_is_terse_and_complete() -> None:
@@ -166,13 +134,6 @@ def test_the_five_tools_cost_few_tokens_and_the_entries_are_always_loaded() -> N
     for tool in tools:
         assert tool.title
         assert tool.read_only
-
-
-def test_row_81_the_list_depends_on_nothing_but_the_callers_authority() -> None:
-    first: Any = site_with(Book, Author, Tag)
-    second: Any = site_with(Tag, Author, Book)
-    user = make_superuser()
-    assert call(LIST, reader(user, first)) == call(LIST, reader(user, second))
 
 
 def test_the_schema_of_updates_requires_no_field() -> None:

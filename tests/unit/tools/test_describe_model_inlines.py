@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mcp_django.tools.list_and_describe_models import DescribeModel
+from mcp_django.tools.describe_model import DescribeModel
 from tests.factories import make_superuser
 from tests.inlineapp.factories import shop_request
 from tests.tool_calls import call

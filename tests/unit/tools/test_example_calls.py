@@ -11,7 +11,8 @@ from mcp_django import MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
 from mcp_django.tools.aggregate_records import AggregateRecords
 from mcp_django.tools.base import Tool
-from mcp_django.tools.list_and_describe_models import DescribeModel, ListModels
+from mcp_django.tools.describe_model import DescribeModel
+from mcp_django.tools.list_models import ListModels
 from mcp_django.tools.query_records import QueryRecords
 from tests.factories import make_superuser, make_user
 from tests.library import make_library, reader, site_with

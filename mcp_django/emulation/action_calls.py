@@ -1,0 +1,388 @@
+"""One call of an action: permissions of every row, confirmation, the action, its page.
+
+An action and its history entries share one transaction. It is rolled back if the action answers with a page that asks
+something, if it refuses, or if its client has cancelled the call: a question never changes anything.
+Rows picked by a query are shown before the action runs, unless it only reads.
+"""
+
+import inspect
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from typing import Any, Final
+
+from django.db import transaction
+from django.http import HttpResponseBase
+
+from ..context.confirmation import Confirmation, DirectAnswers, quoted
+from ..context.databases import Mode
+from ..context.questions import Answers, Question, answered_together
+from ..context.request import MCPRequest
+from ..context.tool_results import ToolResult
+from ..exceptions import InputRequired, NotConfirmed, ToolError
+from ..exposures.declared_actions import Action
+from ..exposures.model_exposure import ModelExposure
+from ..functions.asked_parameters import finished
+from ..orm.access import access_of
+from ..orm.database_writes import one_transaction, refusals
+from ..orm.tool_arguments import Arguments
+from ..protocol.content import Content, ResourceLink
+from ..schema.json_values import to_jsonable
+from ..signals import rows_changed
+from .action_responses import MAX_PAGE_TEXT, ActionPage, own_view, read_response
+from .hidden_values import HiddenValues
+from .history import Journal, has_history
+from .html_forms import Pair
+from .page_requests import changelist_entries, changelist_request, has_failed, recording, said
+from .picked_rows import Selection
+from .row_changes import RowChanges
+from .validation_errors import error_lines
+
+logger = logging.getLogger("mcp_django.actions")
+
+# Maximum characters of the arguments in a question to the client's user.
+MAX_ARGUMENTS: Final = 1_000
+SELECT_ACROSS: Final = "select_across"
+HELD_BACK: Final = "Its file is not shown, because it may hold columns that are hidden from you."
+UNUSED_FORM: Final = "The action asked nothing, so form was not used."
+FAILED: Final = "The action reports an error. What it changed before that has been kept, as in the admin."
+
+
+class ActionCall:
+    """Runs an action as the admin does, on the rows of a tool call, after confirmation and its page's questions.
+
+    ``form`` has the answers to the action's page or questions. It is accepted only with the ``confirm_token`` of a
+    preview that asked for these answers, or showed exactly them.
+    """
+
+    def __init__(
+        self, request: MCPRequest, action: Action, arguments: Mapping[str, Any], own: Mapping[str, Any]
+    ) -> None:
+        self.request = request
+        self.action = action
+        self.arguments = own
+        self.exposure: ModelExposure = action.exposure
+        self.model = access_of(request)[self.exposure]
+        self.picked = {name: arguments.get(name) for name in Selection.EVERYTHING}
+        self.form: Mapping[str, Any] = Arguments(arguments).object("form")
+        self.confirm_token = arguments.get("confirm_token")
+        # The question to the client's user that shows the action's page, once it is asked.
+        self.asked: Question | None = None
+        # Whether the token only covers the rows: no preview has asked for a form, or shown this one.
+        self.covers_rows_only = False
+
+    def run(self) -> ToolResult:
+        """Run the action, or ask first."""
+        request = self.request
+        action = self.action
+        request.mcp.record.model = self.exposure.label
+        request.mcp.record.action = action.name
+        request.go_to(self.exposure, "changelist")
+        self.selection = Selection(self.model, self.picked)
+        self.rows = self.selection.rows
+        self.by_query = self.selection.by_query
+        refused = [row for row in self.rows if not action.has_object_permission(request, row)]
+        if refused:
+            raise self.selection.refusal(f"run {action.name} on", refused)
+        self.confirmation = Confirmation(request, action.key, dict(self.arguments), self.rows)
+        # Nobody has named the rows that a query picks: show them first.
+        self.confirms = (action.confirms and not action.asks_by_page) or (self.by_query and not action.only_looks)
+        if self.confirm_token is None:
+            self._check_form()
+        try:
+            return self._run()
+        except InputRequired as asked:
+            direct = DirectAnswers(request, asked.questions)
+            if not direct.suit:
+                raise
+            if action.destructive:
+                direct.check()
+            return self._ask_directly(direct)
+
+    def _run(self) -> ToolResult:
+        request = self.request
+        values, entries = self.action.validate(request, self.arguments)
+        asks_user = request.mcp.can("elicitation")
+        is_confirmed = self.confirm_token is not None and self._redeem()
+        steps: list[Callable[[], Any]] = [lambda: self.action.answers(request, values)]
+        if asks_user and not is_confirmed:
+            # The user fills in the form, whatever the model has put into it.
+            self.form = {}
+            if self.confirms:
+                steps.append(lambda: self.confirmation.ask(self._shown(self._consent)))
+        elif self.form or is_confirmed:
+            request.mcp.answers = Answers(self.form, direct=True, trusted=True)
+        answers, *_ = answered_together(steps)
+
+        # A client that cannot ask shows to its user what it has to confirm.
+        if not is_confirmed and not asks_user:
+            if self.confirm_token is not None:
+                return self._ask(self._consent, errors=[Confirmation.CHANGED])
+            is_filled_in = bool(self.form and request.mcp.answers.seen)
+            if self.confirms or is_filled_in:
+                if self.form:
+                    return self._ask_filled_in(self._consent)
+                return self._ask(self._consent)
+            request.mcp.answers = Answers()
+        is_unseen = bool(self.form) and self.covers_rows_only
+        if is_unseen:
+            if request.mcp.answers.seen:
+                return self._ask_filled_in(self._consent)
+            request.mcp.answers = Answers()
+
+        values = {**values, **answers}
+        # The page of an action confirms it, if it shows the page that it declares.
+        needs_page = self.action.confirms and not self.confirms and not is_confirmed
+        entries = [*changelist_entries(self.action.name, self.rows), *entries]
+        outcome = self._attempt(values, entries, needs_page=needs_page)
+        if isinstance(outcome, ToolResult):
+            if needs_page:
+                self.confirms = True
+                return self._run()
+            return outcome
+        if is_confirmed and not is_unseen:
+            return self._answer(outcome, values)
+        return self._ask_page(outcome, values)
+
+    def _check_form(self) -> None:
+        """Raise ``ToolError`` if the call has a form, and the action is known to have none."""
+        action = self.action
+        if self.form and not (action.has_form or action.only_looks):
+            raise ToolError(f"{action.name} has no form. Nothing was changed. Leave form out.")
+
+    def _redeem(self) -> bool:
+        """Redeem the ``confirm_token``; return False if the rows that a query picks have to be shown again."""
+        if self.form and self._filled_in().has_signed(self.confirm_token):
+            self._filled_in().redeem(self.confirm_token)
+            return True
+        if self._with_form().has_signed(self.confirm_token):
+            self._with_form().redeem(self.confirm_token)
+            return True
+        try:
+            self.confirmation.redeem(self.confirm_token)
+        except NotConfirmed:
+            if not self.by_query:
+                raise
+            return False
+        self.covers_rows_only = True
+        self._check_form()
+        return True
+
+    def _filled_in(self) -> Confirmation:
+        """Return the confirmation of the call with exactly this form."""
+        bound = {"arguments": self.arguments, "form": self.form}
+        return Confirmation(self.request, self.action.key, bound, self.rows)
+
+    def _with_form(self) -> Confirmation:
+        """Return the confirmation of the call with the answers to a form that its preview asks for."""
+        bound = {"arguments": self.arguments, "asks": "form"}
+        return Confirmation(self.request, self.action.key, bound, self.rows)
+
+    # Running
+
+    def _attempt(
+        self,
+        values: Mapping[str, Any],
+        entries: Sequence[Pair],
+        page: ActionPage | None = None,
+        *,
+        needs_page: bool = False,
+    ) -> ToolResult | ActionPage:
+        """Run the action once as the admin does, in its transaction; return its result, or the page that asks.
+
+        With ``needs_page`` a result is undone, because nobody has confirmed it.
+        """
+        request = self.request
+        action = self.action
+        exposure = self.exposure
+        rows = self.rows
+        if page is not None and page.selected is not None:
+            posted = frozenset(page.selected)
+            rows = [row for row in rows if str(row.pk) in posted]
+        transaction_of_action: AbstractContextManager[list[str]] = nullcontext([])
+        if action.atomic:
+            mode: Mode = "" if action.only_looks else "IMMEDIATE"
+            transaction_of_action = one_transaction(exposure.model, request, mode)
+        target = page.target if page is not None else ""
+        with refusals(undone=action.atomic), transaction_of_action as aliases:
+            posting = changelist_request(self.model, entries)
+            versions = recording(posting, exposure.model_admin)
+            changes = RowChanges(self.model, rows) if action.is_logged and has_history(request) else None
+            with versions, request.mcp.record.in_own_code():
+                view = own_view(posting, target) if target else None
+                if view is not None:
+                    # The page posts to a view of its own.
+                    posting.path = posting.path_info = target
+                    value = view(posting)
+                else:
+                    queryset = self.selection.queryset(rows)
+                    value = action.invoke(posting, queryset, values)
+                    if inspect.isgenerator(value):
+                        value = finished(posting, value)
+            outcome = self._read(posting, value, len(rows))
+            if page is None and isinstance(outcome, ToolResult) and not outcome.is_error:
+                outcome = self._without_unused_form(outcome)
+            if isinstance(outcome, ActionPage) or needs_page:
+                for alias in aliases:
+                    transaction.set_rollback(True, using=alias)
+            elif action.is_logged:
+                touched = changes.changed_rows() if changes is not None else {row: [] for row in rows}
+                if changes is not None:
+                    Journal(request, action.name).acted(list(touched), list(touched.values()))
+                request.mcp.record.rows_changed += len(touched)
+                # The action may have used QuerySet.update(), which sends no signal.
+                rows_changed.send(sender=exposure.model, rows=rows)
+        return outcome
+
+    def _without_unused_form(self, result: ToolResult) -> ToolResult:
+        """Return the result of the action; raise ``ToolError``, which undoes it, if nothing asked for the call's form.
+
+        What an action with its own transactions did stays, so its result only tells of it.
+        """
+        if not self.form or self.request.mcp.answers.seen:
+            return result
+        if self.action.atomic:
+            raise ToolError(f"{self.action.name} asks nothing for these rows. Nothing was changed. Leave form out.")
+        told = result.structured or {}
+        note = " ".join(filter(None, [UNUSED_FORM, told.get("note")]))
+        return replace(result, structured={**told, "note": note})
+
+    def _read(self, posting: MCPRequest, value: Any, rows: int) -> ToolResult | ActionPage:
+        if isinstance(value, ToolResult):
+            return value
+        about = {"action": self.action.name, "model": self.exposure.label}
+        result: dict[str, Any] = {**about, "done": True, "rows": rows, "messages": []}
+        content: list[Content] = []
+        hidden = None
+        if not self.action.hands_out_files:
+            hidden = HiddenValues(self.model, self.rows)
+        if isinstance(value, HttpResponseBase):
+            answer = read_response(posting, value)
+            if answer.page is not None:
+                if hidden is not None:
+                    answer.page.html.text = hidden.masked(answer.page.html.text)
+                return answer.page
+            result |= {key: text for key, text in (("note", answer.note), ("text", answer.text)) if text}
+            if answer.record is not None:
+                result["record"] = answer.record
+                content.append(ResourceLink(answer.record["uri"], answer.record["label"] or answer.record["uri"]))
+            if answer.file is not None and hidden is not None and hidden.are_in(answer.file.body):
+                result["note"] = HELD_BACK
+                logger.warning("A file of %s was held back: it may hold columns that are hidden", self.action.key)
+            elif answer.file is not None:
+                result["file"], blocks = answer.file.result(self.request, self.action.key)
+                content += blocks
+        elif value is not None:
+            result["result"] = to_jsonable(value)
+        result["messages"] = said(posting)
+        if hidden is not None:
+            result |= {key: hidden.masked(result[key]) for key in ("text", "result", "messages") if result.get(key)}
+        failed = has_failed(posting)
+        if failed:
+            result["note"] = " ".join(filter(None, [FAILED, result.get("note")]))
+        return ToolResult(structured=result, content=content, is_error=failed)
+
+    # Asking
+
+    @property
+    def _consent(self) -> str:
+        warning = "this cannot be undone by itself. " if self.action.confirms else ""
+        count = len(self.rows)
+        which = "these rows" if count > 1 else "this row"
+        if self.by_query:
+            which = f"all {count} rows that match" if count > 1 else "the one row that matches"
+        return f"{self.action.title}: {warning}Confirm it for {which}."
+
+    def _shown(self, message: str) -> str:
+        """Return the confirmation message of the admin action, with its arguments and the labels of the rows."""
+        given = "; ".join(f"{name} = {quoted(value)}" for name, value in self.arguments.items())
+        told = f"\nWith {given[:MAX_ARGUMENTS]}" if given else ""
+        return f"{message}{told}\n\n{self.selection.listing}"
+
+    def _ask(self, message: str, **more: Any) -> ToolResult:
+        """Let the admin action ask for its confirmation, by a result with a ``confirm_token``."""
+        if "form" in more:
+            return self._preview(self._with_form(), message, "form with the user's answers, and confirm_token", more)
+        return self._preview(self.confirmation, message, "confirm_token", more)
+
+    def _ask_filled_in(self, message: str, **more: Any) -> ToolResult:
+        """Let the admin action ask for confirmation of its form as the call has filled it in."""
+        return self._preview(self._filled_in(), message, "confirm_token", {**more, "filled_in": dict(self.form)})
+
+    def _preview(self, confirmation: Confirmation, message: str, needed: str, more: Mapping[str, Any]) -> ToolResult:
+        shown = {"action": self.action.name, "model": self.exposure.label, **more}
+        labels = self.selection.labels
+        return confirmation.preview(message, shown, needed, rows=len(self.rows), objects=labels)
+
+    def _ask_directly(self, direct: DirectAnswers) -> ToolResult:
+        """Return what an admin action asks before it runs, for the client to answer and confirm in its next call."""
+        asked = [question for question in direct.asked if question.key != Confirmation.KEY]
+        consent = [self._consent] if self.confirms else []
+        message = "\n".join([*consent, *(str(question.params["message"]) for question in asked)])
+        failed = [question.reason for question in asked if question.reason]
+        more = {"errors": failed} if failed else {}
+        return self._ask(message, **more, form=direct.schema())
+
+    def _page_message(self, page: ActionPage) -> str:
+        """Return the question of the admin action's page: the server's sentence, then what the page says, quoted."""
+        said = f"\nIts page says: {quoted(page.message, MAX_PAGE_TEXT)}" if page.message else ""
+        return f"{self._consent}{said}"
+
+    def _ask_page(self, page: ActionPage, values: Mapping[str, Any]) -> ToolResult:
+        """Ask the questions of the admin action's page: by elicitation if the client supports it, or by the result."""
+        if self.form:
+            wrong = page.entries(self.request, self.form)[1]
+            if wrong:
+                return self._page_result(page, wrong)
+            return self._ask_filled_in(self._page_message(page))
+        schema = page.question(self.request) if self.request.mcp.can("elicitation") else None
+        if schema is None:
+            return self._page_result(page)
+        self.asked = self.confirmation.question("_form", self._shown(self._page_message(page)), schema)
+        try:
+            self.form = self.confirmation.settle(self.asked)
+        except InputRequired as unanswered:
+            [question] = unanswered.questions
+            direct = DirectAnswers(self.request, [question])
+            if not direct.suit:
+                raise
+            if self.action.destructive:
+                direct.check()
+            self.asked = None
+            return self._page_result(page, [question.reason])
+        return self._answer(page, values)
+
+    def _page_result(self, page: ActionPage, errors: Sequence[str] = ()) -> ToolResult:
+        if self.asked is not None:
+            raise InputRequired([self.asked.because(" ".join(errors))])
+        schema = page.schema()
+        form = {"form": schema} if schema["properties"] else {}
+        failed = {"errors": list(errors)} if errors else {}
+        return self._ask(self._page_message(page), **failed, **form)
+
+    def _answer(self, page: ActionPage, values: Mapping[str, Any]) -> ToolResult:
+        """Post the admin action's page as a browser would, with the caller's values in its form."""
+        entries, wrong = page.entries(self.request, self.form)
+        if not self.form and self.asked is None and page.schema().get("required"):
+            # The token confirmed only the rows: now ask what the page asks.
+            return self._page_result(page)
+        if wrong:
+            return self._page_result(page, wrong)
+        if not any(name == "action" for name, _ in entries):
+            entries.insert(0, ("action", self.action.name))
+        # Never "select across": the action runs on the picked rows only.
+        entries = [(name, "0" if name == SELECT_ACROSS else value) for name, value in entries]
+        outcome = self._attempt(values, entries, page)
+        if isinstance(outcome, ToolResult):
+            return outcome
+        again = outcome.form
+        if again is not None and again.is_bound and again.errors:
+            return self._page_result(page, error_lines(again, again.fields))
+        # The page's form is not in its context: take text that was not on the page before as its errors.
+        said = outcome.said_since(page)
+        if said and page.controls and outcome.controls.keys() == page.controls.keys():
+            return self._page_result(page, [said])
+        raise ToolError(
+            "The action asked again and nothing was changed: it has more than one page. Run it in the admin."
+        )
