@@ -144,11 +144,11 @@ class ClientSession:
         token = secrets.token_hex(8)
         confirmed = threading.Event()
 
-        def heard(news: Any) -> None:
-            if not isinstance(news, dict) or news.get("known") == token:
+        def on_message(message: Any) -> None:
+            if not isinstance(message, dict) or message.get("known") == token:
                 confirmed.set()
 
-        unsubscribe = bus.subscribe(self.topic, heard)
+        unsubscribe = bus.subscribe(self.topic, on_message)
         try:
             bus.publish(self.topic, {"uris": list(self.uris), "token": token})
             try:
