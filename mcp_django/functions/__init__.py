@@ -1,1 +1,1 @@
-"""Functions of the project: their signatures as schemas, the parameters that they ask for, and their progress."""
+"""Functions of the project: their declarations and calls, the parameters that they ask for, and their progress."""

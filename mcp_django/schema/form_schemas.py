@@ -311,7 +311,7 @@ def notation(field: Any) -> tuple[str, str]:
 
 
 class FormField:
-    """One field of a Django form. ``MAX_CHOICES`` is how many choices a person looks through."""
+    """One field of a Django form. Of more choices than ``MAX_CHOICES`` a person is shown none, and enters the value."""
 
     MAX_CHOICES: Final = 100
 
