@@ -143,6 +143,43 @@ class InputRequired(BaseException):
         self.questions: tuple[Any, ...] = tuple(questions)
         super().__init__(", ".join(question.key for question in self.questions))
 
+    @classmethod
+    def together(cls, steps: Iterable[Callable[[], Any]]) -> list[Any]:
+        """Run steps that each may ask a question; return their results, or raise one exception with all questions."""
+        found: list[Any] = []
+        questions: list[Any] = []
+        for step in steps:
+            try:
+                found.append(step())
+            except cls as asked:
+                questions += asked.questions
+        if questions:
+            raise cls(questions)
+        return found
+
+    @classmethod
+    def merged(cls, error: BaseException) -> BaseException:
+        """Return one exception for a group of tasks that have asked at the same time.
+
+        If the group has other errors too, return those; return any other error as it is.
+        """
+        if not isinstance(error, BaseExceptionGroup):
+            return error
+        asked, rest = error.split(cls)
+        if asked is None:
+            return error
+        if rest is not None:
+            return rest
+        questions: list[Any] = []
+        waiting: list[Any] = [asked]
+        while waiting:
+            found = waiting.pop(0)
+            if isinstance(found, BaseExceptionGroup):
+                waiting = [*found.exceptions, *waiting]
+            else:
+                questions += found.questions
+        return cls(questions)
+
 
 class AlreadyRegistered(ImproperlyConfigured):
     """Raised when the model, tool, resource or prompt is registered already."""

@@ -22,7 +22,7 @@ from rest_framework.authentication import SessionAuthentication
 from ..conf import UNKNOWN_KEY, faults, settings
 from ..conf.defaults import DEFAULTS
 from ..conf.tested_versions import TESTED_DJANGO, is_newer_than_tested
-from ..context.call_middleware import load_middleware
+from ..context.call_middleware import CallMiddleware
 from ..emulation.admin_exposure import AdminExposure
 from ..emulation.uploads import Upload
 from ..routing import ENDPOINTS, known_urlconfs
@@ -328,7 +328,7 @@ def check_writers() -> Iterator[CheckMessage]:
 def check_call_middleware() -> Iterator[CheckMessage]:
     for name in settings.CALL_MIDDLEWARE:
         try:
-            load_middleware(name, lambda request: HttpResponse())
+            CallMiddleware.load(name, lambda request: HttpResponse())
         except (ImportError, ImproperlyConfigured) as error:
             hint = "Name middleware as in MIDDLEWARE; it has to be sync_capable."
             yield problem("E049", f"CALL_MIDDLEWARE: {error}", hint)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-from ..context.call_middleware import through
+from ..context.call_middleware import CallMiddleware
 from ..context.request import MCPRequest
 from ..exceptions import MiddlewareFailed, ToolError
 from ..orm.access import access_of
@@ -89,7 +89,7 @@ def _try_site(client: LocalClient, trial: Trial, ends: float, only: Collection[s
         trial.read += 1
         request = client.new_request()
         try:
-            failures = through(request, partial(_failures, request, label))
+            failures = CallMiddleware(request).run(partial(_failures, request, label))
         except MiddlewareFailed as failed:
             # It fails around every other call too.
             trial.fail("CALL_MIDDLEWARE", f"{failed}: {_cause(failed.__cause__ or failed)}")

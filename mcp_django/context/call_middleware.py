@@ -55,20 +55,6 @@ class _Run:
         return HttpResponse(status=200 if self.error is None else 500)
 
 
-def load_middleware(name: str, get_response: GetResponse) -> GetResponse:
-    """Instantiate one call middleware around ``get_response``; on MiddlewareNotUsed, return ``get_response``."""
-    factory = import_string(name)
-    if not getattr(factory, "sync_capable", True):
-        raise ImproperlyConfigured(f"{name} of CALL_MIDDLEWARE is async only: calls run in threads.")
-    try:
-        made: GetResponse | None = factory(get_response)
-    except MiddlewareNotUsed:
-        return get_response
-    if made is None:
-        raise ImproperlyConfigured(f"{name} of CALL_MIDDLEWARE returned None.")
-    return made
-
-
 @cache
 def _chain() -> GetResponse | None:
     """Return the chain of all ``CALL_MIDDLEWARE`` around the work of a call, None without any."""
@@ -77,7 +63,7 @@ def _chain() -> GetResponse | None:
     chain: GetResponse = lambda request: request._mcp_run.respond()  # type: ignore[attr-defined]  # noqa: E731
     for name in reversed(settings.CALL_MIDDLEWARE):
         if name not in NEEDLESS:
-            chain = _named(name, load_middleware(name, chain))
+            chain = _named(name, CallMiddleware.load(name, chain))
     return chain
 
 
@@ -103,55 +89,78 @@ def _thread_places() -> tuple[threading.local, ...]:
     return tuple({id(place): place for place in found}.values())
 
 
-def through(request: MCPRequest, work: Callable[[], T]) -> T:
-    """Run a call within the ``CALL_MIDDLEWARE`` and return the call's result.
+class CallMiddleware:
+    """The ``CALL_MIDDLEWARE`` around a call of this request."""
 
-    Raises:
-        MiddlewareFailed: one of them failed.
-        ToolError: one of them answered instead of the call.
-    """
-    chain = _chain()
-    if chain is None:
-        return work()
-    run = _Run(work)
-    outer = getattr(request, "_mcp_run", None)
-    # Restore these values afterwards, for the case that the same middleware is around the whole request too.
-    kept = [(vars(place), vars(place).copy()) for place in _thread_places()]
-    request._mcp_run = run  # type: ignore[attr-defined]
-    try:
-        response = chain(request)
-    finally:
-        for values, before in kept:
-            values.clear()
-            values.update(before)
-        request._mcp_run = outer  # type: ignore[attr-defined]
-    if run.error is not None:
-        raise run.error
-    if not run.is_done:
-        raise ToolError(f"Middleware of the project refused the call (HTTP {response.status_code}).")
-    result: T = run.outcome
-    return result
+    def __init__(self, request: MCPRequest) -> None:
+        self.request = request
 
-
-async def through_async(request: MCPRequest, work: Callable[[], Awaitable[T]]) -> T:
-    """Run an async call on the event loop, while a thread is within the ``CALL_MIDDLEWARE``. Synchronous parts of the
-    work (``sync_to_async``) run in that thread."""
-    if _chain() is None:
-        return await work()
-
-    async def working() -> T:
-        return await work()
-
-    def within() -> T:
-        # The signals close this thread's database connections as CONN_MAX_AGE says.
-        request_started.send(sender=through)
+    @staticmethod
+    def load(name: str, get_response: GetResponse) -> GetResponse:
+        """Instantiate one call middleware around ``get_response``; on MiddlewareNotUsed, return ``get_response``."""
+        factory = import_string(name)
+        if not getattr(factory, "sync_capable", True):
+            raise ImproperlyConfigured(f"{name} of CALL_MIDDLEWARE is async only: calls run in threads.")
         try:
-            # In a copied context, or asgiref would carry context variables that this middleware sets to the outer one.
-            return copy_context().run(through, request, async_to_sync(working))
-        finally:
-            request_finished.send(sender=through)
+            made: GetResponse | None = factory(get_response)
+        except MiddlewareNotUsed:
+            return get_response
+        if made is None:
+            raise ImproperlyConfigured(f"{name} of CALL_MIDDLEWARE returned None.")
+        return made
 
-    return await sync_to_async(within, thread_sensitive=False)()
+    def run(self, work: Callable[[], T]) -> T:
+        """Run the call within the ``CALL_MIDDLEWARE`` and return the call's result.
+
+        Raises:
+            MiddlewareFailed: one of them failed.
+            ToolError: one of them answered instead of the call.
+        """
+        request = self.request
+        chain = _chain()
+        if chain is None:
+            return work()
+        run = _Run(work)
+        outer = getattr(request, "_mcp_run", None)
+        # Restore these values afterwards, for the case that the same middleware is around the whole request too.
+        kept = [(vars(place), vars(place).copy()) for place in _thread_places()]
+        request._mcp_run = run  # type: ignore[attr-defined]
+        try:
+            response = chain(request)
+        finally:
+            for values, before in kept:
+                values.clear()
+                values.update(before)
+            request._mcp_run = outer  # type: ignore[attr-defined]
+        if run.error is not None:
+            raise run.error
+        if not run.is_done:
+            raise ToolError(f"Middleware of the project refused the call (HTTP {response.status_code}).")
+        result: T = run.outcome
+        return result
+
+    async def run_async(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Run the async call on the event loop, while a thread is within the ``CALL_MIDDLEWARE``.
+
+        Synchronous parts of the work (``sync_to_async``) run in that thread.
+        """
+        if _chain() is None:
+            return await work()
+
+        async def working() -> T:
+            return await work()
+
+        def within() -> T:
+            # The signals close this thread's database connections as CONN_MAX_AGE says.
+            request_started.send(sender=CallMiddleware)
+            try:
+                # In a copied context, or asgiref would carry context variables that this middleware sets to the outer
+                # one.
+                return copy_context().run(self.run, async_to_sync(working))
+            finally:
+                request_finished.send(sender=CallMiddleware)
+
+        return await sync_to_async(within, thread_sensitive=False)()
 
 
 # The thread-locals of middleware

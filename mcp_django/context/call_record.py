@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from django.utils import timezone
 
@@ -98,6 +98,9 @@ class CallRecord:
     spent: list[str] = field(default_factory=list)
     span: Any = field(default=None, repr=False, compare=False)
 
+    # The record of the call that this thread or task runs.
+    current: ClassVar[ContextVar["CallRecord | None"]] = ContextVar("mcp_django_call", default=None)
+
     def settle(self, outcome: str, detail: str = "") -> None:
         """Set the outcome in the call's record, unless the record has one already."""
         if not self.outcome:
@@ -123,7 +126,3 @@ class CallRecord:
     def tokens(self) -> int:
         """The record's estimate of how many tokens of an AI model the call's answer takes: four bytes each."""
         return -(-self.size // 4)
-
-
-# The record of the call that this thread or task runs.
-CURRENT: Final[ContextVar[CallRecord | None]] = ContextVar("mcp_django_call", default=None)

@@ -21,7 +21,7 @@ from ..protocol.client_requests import ClientRequest
 from ..protocol.errors import InvalidParams
 from ..runtime.cache_and_rate_limits import required_cache
 from ..schema.consent import ConsentForm
-from .call_record import CURRENT
+from .call_record import CallRecord
 
 logger = logging.getLogger("mcp_django")
 
@@ -134,17 +134,9 @@ def use_up(purpose: str, nonce: str, max_age: float) -> bool:
     except Exception as error:
         logger.warning("Nothing can be confirmed: the cache does not answer (%s)", type(error).__name__)
         raise ToolError(UNKNOWN_NONCE) from None
-    if is_good and (record := CURRENT.get()) is not None:
+    if is_good and (record := CallRecord.current.get()) is not None:
         record.spent.append(key)
     return is_good
-
-
-def unspend() -> None:
-    """Give back the nonces of answered questions that this call has used up, because nothing was done."""
-    record = CURRENT.get()
-    while record is not None and record.spent:
-        with suppress(Exception):
-            required_cache.delete(record.spent.pop())
 
 
 class Answers:
@@ -181,6 +173,14 @@ class Answers:
         self._proven = direct
         self.progress: float | None = state.get("progress")
         self._seen: dict[str, Question] = {}
+
+    @staticmethod
+    def give_back() -> None:
+        """Give back the nonces of answers that the call of this thread has used up, because nothing was done."""
+        record = CallRecord.current.get()
+        while record is not None and record.spent:
+            with suppress(Exception):
+                required_cache.delete(record.spent.pop())
 
     @property
     def seen(self) -> tuple[Question, ...]:
@@ -287,41 +287,6 @@ class Answers:
         unfilled = {key: times for key, times in self._unfilled.items() if times and key in digests}
         more = {"kept": kept or None, "unfilled": unfilled or None, "progress": self.progress}
         return {**state, **{name: value for name, value in more.items() if value is not None}}
-
-
-def answered_together(steps: Iterable[Callable[[], Any]]) -> list[Any]:
-    """Run steps that each may ask a question, and ask all of their questions together."""
-    found: list[Any] = []
-    questions: list[Question] = []
-    for step in steps:
-        try:
-            found.append(step())
-        except InputRequired as asked:
-            questions += asked.questions
-    if questions:
-        raise InputRequired(questions)
-    return found
-
-
-def untangled(error: BaseException) -> BaseException:
-    """Merge the questions of tasks that ask at the same time: return one ``InputRequired`` for an exception group. If
-    the group has other errors too, return those; return any other error as it is."""
-    if not isinstance(error, BaseExceptionGroup):
-        return error
-    asked, rest = error.split(InputRequired)
-    if asked is None:
-        return error
-    if rest is not None:
-        return rest
-    questions: list[Question] = []
-    waiting: list[Any] = [asked]
-    while waiting:
-        found = waiting.pop(0)
-        if isinstance(found, BaseExceptionGroup):
-            waiting = [*found.exceptions, *waiting]
-        else:
-            questions += found.questions
-    return InputRequired(questions)
 
 
 # Answers without elicitation

@@ -312,8 +312,10 @@ class MCPContext:
 
 
 class MCPRequest(HttpRequest):
-    """The Django request of an MCP call, which hooks get: ``user`` is the token's user, ``mcp`` the MCP context. It
-    carries no token and no cookie."""
+    """The Django request of an MCP call, which hooks get: ``user`` is the token's user, ``mcp`` the MCP context.
+
+    It carries no token and no cookie. Its session and messages are made only when a hook reads them, and never stored.
+    """
 
     mcp: MCPContext
     connection_scheme: str = "http"
@@ -347,10 +349,24 @@ class MCPRequest(HttpRequest):
 
         return path_of(self, exposure, pk)
 
+    # Imported when they are read, because few calls read them, and few processes that import this module answer calls.
+    @cached_property
+    def session(self) -> "SessionBase":  # type: ignore[override]
+        from .memory_storage import MemorySession
+
+        return MemorySession()
+
+    @cached_property
+    def _messages(self) -> "BaseStorage":
+        from .memory_storage import MemoryMessages
+
+        return MemoryMessages(self)
+
     def forget_session(self) -> None:
         """Forget what a call has left in its session and messages: the next call of the same request has its own."""
-        for name in SESSION.intersection(vars(self)):
-            del vars(self)[name]
+        state = vars(self)
+        state.pop("session", None)
+        state.pop("_messages", None)
 
 
 # ``resource`` of calls without HTTP, instead of the endpoint's URL: no token or cursor of another transport matches it.
@@ -359,8 +375,6 @@ RESOURCE: Final = "stdio:"
 DROPPED = frozenset({"cookie", "cookie2"})
 # Attributes from Django or its middleware that grant authority or belong to the original request only.
 WITHHELD = frozenset({"user", "auser", "session", "_cached_user", "_acached_user", "_messages", "csrf_processing_done"})
-# Attributes of a request that belong to one call of it.
-SESSION = frozenset({"session", "_messages"})
 # Attributes that ASGIRequest adds to HttpRequest.
 ASGI_ATTRIBUTES = frozenset({"scope", "environ", "script_name", "headers", "encoding", "urlconf"})
 
@@ -372,8 +386,10 @@ USUAL_NAME = 64
 
 
 class EmptyRequest(MCPRequest):
-    """An MCP request whose query, form, files, session and messages are empty, and made only when a hook reads them.
-    The session is never stored. Like Django's own subclasses of ``HttpRequest``, it sets the attributes itself."""
+    """An MCP request whose query, form and files are empty, and made only when a hook reads them.
+
+    Like Django's own subclasses of ``HttpRequest``, it sets the attributes itself.
+    """
 
     def __init__(self) -> None:
         self.COOKIES = {}
@@ -392,19 +408,6 @@ class EmptyRequest(MCPRequest):
     @cached_property
     def FILES(self) -> MultiValueDict[str, Any]:  # type: ignore[override]
         return MultiValueDict()
-
-    # Imported when they are read, because few calls read them, and few processes that import this module answer calls.
-    @cached_property
-    def session(self) -> "SessionBase":  # type: ignore[override]
-        from .session_and_messages import MemorySession
-
-        return MemorySession()
-
-    @cached_property
-    def _messages(self) -> "BaseStorage":
-        from .session_and_messages import MemoryMessages
-
-        return MemoryMessages(self)
 
 
 def headers_of(scope: Mapping[str, Any]) -> RequestHeaders:

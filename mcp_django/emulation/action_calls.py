@@ -16,8 +16,7 @@ from django.db import transaction
 from django.http import HttpResponseBase
 
 from ..context.confirmation import Confirmation, DirectAnswers, quoted
-from ..context.databases import Mode
-from ..context.questions import Answers, Question, answered_together
+from ..context.questions import Answers, Question
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..exceptions import InputRequired, NotConfirmed, ToolError
@@ -113,7 +112,7 @@ class ActionCall:
                 steps.append(lambda: self.confirmation.ask(self._shown(self._consent)))
         elif self.form or is_confirmed:
             request.mcp.answers = Answers(self.form, direct=True, trusted=True)
-        answers, *_ = answered_together(steps)
+        answers, *_ = InputRequired.together(steps)
 
         # A client that cannot ask shows to its user what it has to confirm.
         if not is_confirmed and not asks_user:
@@ -202,8 +201,7 @@ class ActionCall:
             rows = [row for row in rows if str(row.pk) in posted]
         transaction_of_action: AbstractContextManager[list[str]] = nullcontext([])
         if action.atomic:
-            mode: Mode = "" if action.only_looks else "IMMEDIATE"
-            transaction_of_action = one_transaction(exposure.model, request, mode)
+            transaction_of_action = one_transaction(exposure.model, request, locks=not action.only_looks)
         target = page.target if page is not None else ""
         with refusals(undone=action.atomic), transaction_of_action as aliases:
             posting = changelist_request(self.model, entries)

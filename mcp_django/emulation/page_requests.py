@@ -17,8 +17,8 @@ from django.utils.datastructures import MultiValueDict
 from django.utils.html import strip_tags
 from django.utils.safestring import SafeString
 
+from ..context.memory_storage import fresh_session
 from ..context.request import MCPRequest
-from ..context.session_and_messages import MemoryMessages, MemorySession
 from ..orm.access import ModelAccess
 from ..schema.secrets import without_secrets
 from .html_forms import Pair
@@ -60,20 +60,19 @@ def as_page(
         "GET": QueryDict(),
         "POST": as_query(entries),
         "FILES": as_files(entries),
-        "session": MemorySession(),
-        "_messages": MemoryMessages(request),
         "page_fields": {} if method == "GET" else None,
     }
     before = {name: state[name] for name in now if name in state}
-    try:
-        state.update(now)
-        yield
-        if messages is not None:
-            messages += said(request)
-    finally:
-        for name in now:
-            state.pop(name, None)
-        state.update(before)
+    with fresh_session(request):
+        try:
+            state.update(now)
+            yield
+            if messages is not None:
+                messages += said(request)
+        finally:
+            for name in now:
+                state.pop(name, None)
+            state.update(before)
 
 
 def said(request: Any) -> list[dict[str, str]]:
@@ -145,8 +144,6 @@ def changelist_request(model: ModelAccess, entries: Sequence[Pair]) -> MCPReques
     copy.POST = as_query(entries)
     copy.FILES = as_files(entries)
     copy.POST._mutable = False
-    copy.session = MemorySession()
-    copy._messages = MemoryMessages(copy)
     made: MCPRequest = copy
     return made
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_args, get_origin
 from django.core.exceptions import ImproperlyConfigured
 from django.forms import BaseForm
 
+from ..exceptions import InputRequired
 from ..schema.container_types import MISSING
 from ..schema.signatures import Signature
 from ..schema.value_types import FREE_OBJECT
@@ -176,10 +177,8 @@ class AskedParameters:
             InputRequired: some are not known yet; the exception has the questions for all of them.
             Declined: the user declined or dismissed a question.
         """
-        from ..context.questions import answered_together
-
         steps = [lambda item=item: item.answer(request, arguments) for item in self.items]
-        return dict(zip(self.names, answered_together(steps), strict=True))
+        return dict(zip(self.names, InputRequired.together(steps), strict=True))
 
 
 def finished(request: MCPRequest, value: Any) -> Any:

@@ -15,7 +15,7 @@ from asgiref.sync import async_to_sync, sync_to_async
 from django.core.exceptions import ObjectDoesNotExist, PermissionDenied, ValidationError
 from django.http import Http404
 
-from ..exceptions import ToolError
+from ..exceptions import InputRequired, ToolError
 from ..schema.arguments import ArgumentSchema
 from ..schema.container_types import MISSING
 from ..schema.docstrings import Docstring
@@ -108,10 +108,8 @@ class ProjectFunction:
             if self.asked.items:
                 return self.asked.answers(request, arguments)
             return {}
-        from ..context.questions import answered_together
-
         found: dict[str, Any]
-        found, _ = answered_together(
+        found, _ = InputRequired.together(
             [partial(self.asked.answers, request, arguments), partial(self.confirm, request, arguments)]
         )
         return found

@@ -29,7 +29,7 @@ from django.views.decorators.clickjacking import xframe_options_deny
 from django.views.decorators.csrf import csrf_protect
 
 from ..conf import settings
-from ..context.databases import trouble_of
+from ..context.database_errors import Trouble
 from ..context.language import CallerLanguage
 
 logger = logging.getLogger("mcp_django")
@@ -125,7 +125,7 @@ def _way_back(request: HttpRequest) -> tuple[str, str] | None:
 
 def _unavailable(error: DatabaseError) -> HttpResponse:
     """Return the page for a database that is away, busy or full; raise any other error again."""
-    trouble = trouble_of(error)
+    trouble = Trouble.of(error)
     if trouble is None:
         raise error
     logger.error("A page was not shown: %s", trouble.cause, exc_info=error)

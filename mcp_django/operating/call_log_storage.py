@@ -32,7 +32,8 @@ from django.db import (
 )
 
 from ..context.call_record import CallRecord
-from ..context.databases import is_busy, trouble_of, writing
+from ..context.database_errors import Trouble
+from ..context.databases import writing
 from ..models import CallEntry
 from .alerts import alerts
 from .gauges import gauge
@@ -228,7 +229,7 @@ class Writer:
         """Note that the database refuses rows, and log the error once."""
         now = time.monotonic()
         self._failing_since = self._failing_since or now
-        if is_busy(error) and now - self._failing_since < SAID_AFTER:
+        if Trouble.of(error) is Trouble.BUSY and now - self._failing_since < SAID_AFTER:
             return
         if not self._said_failing and now - self._failing_since >= SAID_AFTER:
             self._said_failing = True
@@ -247,7 +248,7 @@ class Writer:
 
 def _cause(error: Exception) -> str:
     """Return why rows cannot be stored, in words for operators."""
-    trouble = trouble_of(error)
+    trouble = Trouble.of(error)
     if trouble is not None:
         return trouble.cause
     if isinstance(error, TimeoutError):

@@ -16,7 +16,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
 from ..conf import settings
-from ..context.call_record import CURRENT, CallRecord
+from ..context.call_record import CallRecord
 
 # The key, in the context of Django's execute_wrappers, of the SQL before the call's comment was added.
 PLAIN_SQL: Final = "mcp_django.sql"
@@ -50,7 +50,7 @@ def annotate(execute: Callable[..., Any], sql: Any, params: Any, many: bool, con
 
     Statements that are not text, or that already end with a comment, stay as they are.
     """
-    record = CURRENT.get()
+    record = CallRecord.current.get()
     if record is None or not isinstance(sql, str) or sql.rstrip().endswith("*/"):
         return execute(sql, params, many, context)
     connection = context["connection"]

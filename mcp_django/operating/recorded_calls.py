@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from django.db import connections
 
 from ..conf import settings
-from ..context.call_record import CURRENT, CallRecord
+from ..context.call_record import CallRecord
 from ..context.request import MCPRequest
 from ..context.untrusted_text import plain
 from ..protocol.eras import Call
@@ -239,10 +239,10 @@ class Underway:
     def __enter__(self) -> None:
         if self.span is not None:
             self.span.__enter__()
-        self.token = CURRENT.set(self.record)
+        self.token = CallRecord.current.set(self.record)
 
     def __exit__(self, *raised: Any) -> None:
-        CURRENT.reset(self.token)
+        CallRecord.current.reset(self.token)
         if self.span is not None:
             self.span.__exit__(*raised)
 

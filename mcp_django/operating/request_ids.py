@@ -2,7 +2,7 @@
 
 import logging
 
-from ..context.call_record import CURRENT
+from ..context.call_record import CallRecord
 
 
 class RequestIdFilter(logging.Filter):
@@ -14,7 +14,7 @@ class RequestIdFilter(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Let each message pass, with its ids."""
-        call = CURRENT.get()
+        call = CallRecord.current.get()
         if not hasattr(record, "request_id"):
             record.request_id = call.id.hex if call is not None else "-"
         record.trace_id = (call.trace if call is not None else "") or "-"

@@ -16,8 +16,8 @@ from django.db.models import Model, ProtectedError, RestrictedError
 from django.http import Http404
 
 from ..context.confirmation import quoted
-from ..context.databases import AGAIN, OPERATOR, Mode, Trouble, code_of, is_busy, trouble_of
-from ..context.questions import unspend
+from ..context.database_errors import Trouble, code_of
+from ..context.questions import Answers
 from ..context.request import MCPRequest
 from ..exceptions import Cancelled, NotFound, NotPermitted, ToolError
 from .query_limits import write_transaction
@@ -33,25 +33,24 @@ SIGNALLED: Final = 1644
 # Maximum characters of what the project says of a refusal.
 MAX_MESSAGE: Final = 500
 LOOK: Final = "Look at the data before you repeat the call."
-# What is said of an error of the database that has no known cause.
-BUSY: Final = Trouble("the database is busy", AGAIN)
 UNWRITABLE: Final = "Nothing was changed: this model is read-only in the database (it may be backed by a view)."
 
 
 @contextmanager
 def one_transaction(
-    model: type[Model], request: MCPRequest | None = None, mode: Mode = "IMMEDIATE"
+    model: type[Model], request: MCPRequest | None = None, *, locks: bool = True
 ) -> Iterator[list[str]]:
     """Open one transaction for writes to the database of the model, and to that of the admin's history.
 
-    Yields the aliases of these databases, with which the caller can roll back without an error.
+    Yields the aliases of these databases, with which the caller can roll back without an error. For ``locks`` see
+    :func:`~mcp_django.orm.query_limits.write_transaction`.
     """
     aliases = [router.db_for_write(model)]
     if apps.is_installed("django.contrib.admin"):
         aliases.append(router.db_for_write(apps.get_model("admin", "LogEntry")))
     with ExitStack() as stack:
         for alias in dict.fromkeys(aliases):
-            stack.enter_context(write_transaction(alias, mode))
+            stack.enter_context(write_transaction(alias, locks=locks))
         yield list(dict.fromkeys(aliases))
         if request is not None:
             # Set is_ending before checking cancelled: the code that cancels a call does it in the opposite order.
@@ -91,20 +90,21 @@ def refusals(explain: Callable[[IntegrityError], str] | None = None, *, undone: 
             raise
         logger.warning("A file could not be stored", exc_info=True)
         _remove_half_file(error)
-        raise ToolError(f"{outcome}: the disk for files is full. {OPERATOR}") from None
+        raise ToolError(f"{outcome}: the disk for files is full. {Trouble.FULL.advice}") from None
     except (DatabaseError, InterfaceError) as error:
         if _is_unwritable(error):
             raise ToolError(UNWRITABLE) from None
         if text := raised_text(error):
             raise ToolError(f"{outcome}: {text}") from None
-        trouble = trouble_of(error)
+        trouble = Trouble.of(error)
         if trouble is None and not isinstance(error, OperationalError):
             raise
         logger.warning("A write failed in the database", exc_info=True)
-        if undone and is_busy(error):
-            unspend()
-        cause, advice = trouble or BUSY
-        raise ToolError(f"{outcome}: {cause}. {advice if undone else LOOK}") from None
+        if undone and trouble is Trouble.BUSY:
+            Answers.give_back()
+        # An error that has no known cause is told as a busy database.
+        trouble = trouble or Trouble.BUSY
+        raise ToolError(f"{outcome}: {trouble.cause}. {trouble.advice if undone else LOOK}") from None
 
 
 def raised_text(error: BaseException) -> str:

@@ -22,7 +22,7 @@ from django.utils import timezone
 from django.utils.choices import flatten_choices
 from django.utils.dateparse import parse_date, parse_datetime, parse_duration, parse_time
 
-from ..context.databases import home_of
+from ..context.databases import PRIMARY
 from ..schema.value_types import choice_of
 
 MAX_TEXT: Final = 1000
@@ -331,7 +331,7 @@ def is_joinable(field: Any) -> bool:
     A replica counts as its primary, as in any join of Django's.
     """
     alone = len(connections.settings) == 1
-    return alone or home_of(field.model) == home_of(field.related_model)
+    return alone or PRIMARY.home_of(field.model) == PRIMARY.home_of(field.related_model)
 
 
 def key_field(relation: Any) -> Any:

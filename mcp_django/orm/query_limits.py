@@ -12,11 +12,12 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Final
 
-from django.db import DatabaseError, InterfaceError, connections
+from django.db import DatabaseError, InterfaceError, connections, transaction
 
 from ..conf import settings
-from ..context.call_record import CURRENT, CallRecord
-from ..context.databases import TOO_LONG, Mode, code_of, has_rolled_back, writing
+from ..context.call_record import CallRecord
+from ..context.database_errors import Trouble
+from ..context.databases import writing
 from ..exceptions import ToolError
 
 logger = logging.getLogger("mcp_django.tools")
@@ -66,7 +67,7 @@ class _TimeLimit:
                 pass
             if isinstance(raised, DatabaseError):
                 raise ToolError(TOO_SLOW) from None
-        if isinstance(raised, DatabaseError) and code_of(raised) in TOO_LONG:
+        if isinstance(raised, DatabaseError) and Trouble.of(raised) is Trouble.TOO_LONG:
             # The database has a limit of its own.
             raise ToolError(TOO_SLOW) from None
         if isinstance(raised, DatabaseError) and str(raised) == "parser stack overflow":
@@ -127,7 +128,7 @@ class _Commit:
         if not self.is_outermost or not self.has_ended:
             return False
         is_of_database = isinstance(error, (DatabaseError, InterfaceError))
-        return self.is_stored or (is_of_database and not has_rolled_back(error))
+        return self.is_stored or (is_of_database and not Trouble.has_rolled_back(error))
 
     def outcome(self, error: Exception) -> OutcomeUnknown:
         """Return what the caller is told of an error that came after the block, and log it."""
@@ -137,22 +138,23 @@ class _Commit:
 
 
 @contextmanager
-def write_transaction(using: str, mode: Mode = "IMMEDIATE") -> Iterator[None]:
+def write_transaction(using: str, *, locks: bool = True) -> Iterator[None]:
     """Open a transaction with a limit on its queries: one that waits for a lock fails after ``LOCK_TIMEOUT`` seconds.
 
-    SQLite's timeout is set in ``DATABASES``. If the transaction is rolled back, so is the record of the call. Raises
+    SQLite's timeout is set in ``DATABASES``. Without ``locks``, for callers that only read, the transaction begins as
+    the project configures it. If the transaction is rolled back, so is the record of the call. Raises
     ``OutcomeUnknown`` where the connection breaks while the database commits, or where a hook of the project fails
     after the commit.
     """
     connection = connections[using]
-    record = CURRENT.get() or CallRecord()
+    record = CallRecord.current.get() or CallRecord()
     kept = record.rows_changed, len(record.history)
     commit = _Commit(using)
     is_first = record.kept is None
     record.kept = record.kept or kept
     is_undone = True
     try:
-        with writing(using, mode):
+        with writing(using) if locks else transaction.atomic(using=using):
             commit.watch()
             if commit.is_outermost and connection.vendor == "postgresql":
                 with connection.cursor() as cursor:

@@ -24,7 +24,6 @@ from rest_framework.renderers import JSONRenderer
 from rest_framework.response import Response
 
 from ..context.request import MCPRequest
-from ..context.session_and_messages import MemoryMessages, MemorySession
 from ..emulation.page_requests import copy_caller
 from ..exceptions import ToolError
 from ..orm.database_writes import refusals
@@ -117,8 +116,6 @@ def rest_request(
     copy._force_auth_user = request.user
     copy._force_auth_token = None
     copy._dont_enforce_csrf_checks = True
-    copy.session = MemorySession()
-    copy._messages = MemoryMessages(copy)
     made: RestRequest = copy
     return made
 

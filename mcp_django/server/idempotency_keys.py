@@ -21,7 +21,6 @@ from django.db import IntegrityError, models, router, transaction
 from django.utils import timezone
 
 from ..conf import settings
-from ..context.questions import untangled
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..exceptions import Cancelled, InputRequired, ToolError
@@ -134,7 +133,7 @@ class Once:
         try:
             result = await work()
         except BaseException as error:
-            if isinstance(untangled(error), (ToolError, InputRequired)):
+            if isinstance(InputRequired.merged(error), (ToolError, InputRequired)):
                 await sync_to_async(self._release)()
             raise
         return await sync_to_async(self._keep)(result)

@@ -18,11 +18,11 @@ from django.core.exceptions import PermissionDenied
 
 from ..conf import settings
 from ..context.admin_page import OwnPlace
-from ..context.call_middleware import through, through_async
+from ..context.call_middleware import CallMiddleware
 from ..context.confirmation import CallState
 from ..context.language import CallerLanguage
-from ..context.questions import Answers, Question, untangled
-from ..context.request import SESSION, MCPRequest
+from ..context.questions import Answers, Question
+from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..exceptions import CallRefused, Cancelled, InputRequired, InsufficientScope, MiddlewareFailed, NotFound, ToolError
 from ..operating.recorded_calls import RecordedCall, counted
@@ -88,9 +88,9 @@ class Kernel:
         error = None
         with self.recorded.underway(self.call), CallerLanguage(self.request).for_coroutine():
             try:
-                result = await through_async(self.request, later.work)
+                result = await CallMiddleware(self.request).run_async(later.work)
             except BaseException as raised:
-                error = untangled(raised)
+                error = InputRequired.merged(raised)
         if isinstance(error, CancelledError):
             raise error
 
@@ -171,7 +171,7 @@ class Kernel:
         """Run a part of the call within its steps, and finish the record if no part follows; return the outcome."""
         record = self.request.mcp.record
         if in_middleware and settings.CALL_MIDDLEWARE:
-            work = partial(through, self.request, work)
+            work = partial(CallMiddleware(self.request).run, work)
         try:
             # Context variables that this part sets do not outlive it.
             outcome = copy_context().run(self._within_steps, work)
@@ -202,8 +202,7 @@ class Kernel:
                 with counted(record), OwnPlace(request):
                     return self._answer(work)
             finally:
-                if not SESSION.isdisjoint(vars(request)):
-                    request.forget_session()
+                request.forget_session()
 
     def _answer(self, work: Callable[[], Any]) -> Outcome:
         try:

@@ -21,7 +21,7 @@ from django.db import router
 from django.db.models import Model
 
 from ..conf import settings
-from ..context.call_middleware import through
+from ..context.call_middleware import CallMiddleware
 from ..context.request import MCPContext, MCPRequest
 from ..exceptions import NotFound
 from ..operating.switches import board
@@ -126,7 +126,7 @@ class Subscriber:
             take_over(variables)
             request = self.request(person.user)
             if settings.CALL_MIDDLEWARE:
-                through(request, lambda: work(request))
+                CallMiddleware(request).run(lambda: work(request))
             else:
                 work(request)
 

@@ -11,7 +11,7 @@ import pytest
 from django.db import OperationalError, connections, transaction
 
 from mcp_django.context.call_record import CallRecord
-from mcp_django.context.databases import is_busy
+from mcp_django.context.database_errors import Trouble
 from mcp_django.models import CallEntry
 from mcp_django.operating import call_log_storage
 from mcp_django.operating.call_log_storage import Writer
@@ -54,7 +54,7 @@ def test_a_transaction_that_has_read_can_write(file: Any, other: sqlite3.Connect
     assert not logged(other)
     with pytest.raises(OperationalError) as raised:
         call_log_storage.store([row()])
-    assert is_busy(raised.value)
+    assert Trouble.of(raised.value) is Trouble.BUSY
     other.execute("INSERT INTO counted VALUES (1)")
     other.execute("COMMIT")
     call_log_storage.store([row()])

@@ -13,8 +13,8 @@ from django.core.exceptions import PermissionDenied
 from django.db import DataError
 from django.db import Error as DatabaseUnavailable
 
-from ...context.databases import heed_writes, trouble_of
-from ...context.questions import untangled
+from ...context.database_errors import Trouble
+from ...context.databases import PRIMARY
 from ...context.request import MCPRequest
 from ...context.tool_results import ToolResult
 from ...exceptions import CallRefused, InputRequired, NotFound, ToolError
@@ -67,7 +67,7 @@ def call_tool(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str, An
     record.target = tool.name
     record.writes = not tool.read_only
     if record.writes:
-        heed_writes()
+        PRIMARY.install()
     request.mcp.require_scopes(tool.scopes)
     if (off := request.mcp.off) and (switched := off.tool(tool.name, read_only=tool.read_only)):
         raise switched.refusal()
@@ -161,7 +161,7 @@ class ToolCall:
                 return await once.run_async(work)
             return (await work()).to_wire()
         except BaseException as raised:
-            error = untangled(raised)
+            error = InputRequired.merged(raised)
             if not isinstance(error, (InputRequired, Exception)):
                 raise error from None
             return self.failed(error)
@@ -198,7 +198,7 @@ class ToolCall:
             case _:
                 assert isinstance(error, Exception)
                 identifier = log_failure(tool.name, error, record)
-                trouble = trouble_of(error) if isinstance(error, DatabaseUnavailable) else None
+                trouble = Trouble.of(error) if isinstance(error, DatabaseUnavailable) else None
                 if trouble is not None and tool.read_only:
                     text = f"Nothing was read: {trouble.cause}. {trouble.advice}"
                 elif trouble is not None:

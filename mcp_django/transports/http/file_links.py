@@ -22,7 +22,7 @@ from django.urls import URLPattern, re_path
 from django.views.decorators.csrf import csrf_exempt
 
 from ...conf import settings
-from ...context.databases import trouble_of
+from ...context.database_errors import Trouble
 from ...context.refused_request_log import report
 from ...context.request import MCPRequest, build_request, headers_of, middleware_attributes, scope_from_wsgi
 from ...context.tickets import Ticket
@@ -114,7 +114,7 @@ def ticketed(site: MCPSite, use: str, method: str, scope: str, answer: Answer) -
 
 def _unavailable(error: DatabaseError) -> HttpResponse:
     """Return the answer to a link while the database is away, busy or full; raise any other error again."""
-    trouble = trouble_of(error)
+    trouble = Trouble.of(error)
     if trouble is None:
         raise error
     identifier = log_failure("A link", error)

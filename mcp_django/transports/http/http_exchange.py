@@ -23,7 +23,7 @@ from django.utils.functional import cached_property
 from ...conf import settings
 from ...context.call_record import CallRecord
 from ...context.call_restrictions import UnreadableAddress, narrowed_by
-from ...context.databases import trouble_of
+from ...context.database_errors import Trouble
 from ...context.refused_request_log import report
 from ...context.request import MCPRequest, read_scope
 from ...context.untrusted_text import plain
@@ -430,7 +430,7 @@ class Exchange:
                 return self._refuse(Refused(503, str(error), "Run more workers, or raise THREADS.", RETRY_AFTER))
         record = self.request.mcp.record
         log_failure("The request", error, record)
-        trouble = trouble_of(error) if isinstance(error, DatabaseUnavailable) else None
+        trouble = Trouble.of(error) if isinstance(error, DatabaseUnavailable) else None
         text = f"Internal error: {trouble.cause}" if trouble is not None else None
         status = 503 if isinstance(error, DatabaseUnavailable) else 500
         # If a setting is wrong, it may be the one that the call log needs.

@@ -6,8 +6,8 @@ from django.contrib.auth import get_user_model
 from django.db import router
 from oauth2_provider.models import get_access_token_model
 
-from mcp_django.context.call_record import CURRENT, CallRecord
-from mcp_django.context.databases import heed_writes, home_of
+from mcp_django.context.call_record import CallRecord
+from mcp_django.context.databases import PRIMARY
 from mcp_django.models import CallEntry
 from tests.documentation import DOCS, blocks_of
 from tests.sitesapp.models import KindTotal
@@ -42,12 +42,12 @@ def calling():
     """Say whether the call that runs writes."""
 
     def begin(*, writes):
-        CURRENT.set(CallRecord(writes=writes))
-        heed_writes()
+        CallRecord.current.set(CallRecord(writes=writes))
+        PRIMARY.install()
 
-    token = CURRENT.set(None)
+    token = CallRecord.current.set(None)
     yield begin
-    CURRENT.reset(token)
+    CallRecord.current.reset(token)
 
 
 @pytest.mark.parametrize(
@@ -102,11 +102,11 @@ def test_where_a_model_is_does_not_depend_on_the_replica_that_is_drawn(settings)
             return next(self.replicas)
 
     settings.DATABASE_ROUTERS = [Drawing()]
-    assert home_of(Author) == home_of(Book) == "default"
+    assert PRIMARY.home_of(Author) == PRIMARY.home_of(Book) == "default"
     settings.DATABASE_ROUTERS = [Writing()]
-    assert (home_of(Author), home_of(Book)) == ("primary", "default")
+    assert (PRIMARY.home_of(Author), PRIMARY.home_of(Book)) == ("primary", "default")
     settings.DATABASE_ROUTERS = [Refusing()]
-    assert home_of(Author) == "replica"
+    assert PRIMARY.home_of(Author) == "replica"
 
 
 def test_the_router_of_the_documentation_reads_rows_in_the_replica_and_tokens_in_the_primary(settings, calling):

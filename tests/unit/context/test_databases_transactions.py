@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from django.db import OperationalError, connections, transaction
 
-from mcp_django.context.databases import is_busy, writing
+from mcp_django.context.database_errors import Trouble
+from mcp_django.context.databases import writing
 from tests.sqlite_file import ALIAS, sqlite_file
 
 
@@ -91,7 +92,7 @@ def test_a_lock_that_another_connection_has_is_told_from_other_errors(file: Any)
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(OperationalError) as raised, writing(ALIAS):
             pass
-    assert is_busy(raised.value)
+    assert Trouble.of(raised.value) is Trouble.BUSY
     with pytest.raises(OperationalError) as raised:
         file.cursor().execute("SELECT * FROM nothing")
-    assert not is_busy(raised.value)
+    assert Trouble.of(raised.value) is None

@@ -10,8 +10,6 @@ from mcp_django.context.questions import (
     Answers,
     Question,
     answer_schema,
-    answered_together,
-    untangled,
     use_up,
 )
 from mcp_django.exceptions import Declined, InputRequired, ToolError
@@ -263,27 +261,27 @@ def test_steps_that_ask_are_asked_together() -> None:
         raise InputRequired([question(key)])
 
     with pytest.raises(InputRequired) as error:
-        answered_together([lambda: asking("a"), lambda: 1, lambda: asking("b")])
+        InputRequired.together([lambda: asking("a"), lambda: 1, lambda: asking("b")])
     assert [found.key for found in error.value.questions] == ["a", "b"]
-    assert answered_together([lambda: 1, lambda: 2]) == [1, 2]
+    assert InputRequired.together([lambda: 1, lambda: 2]) == [1, 2]
 
 
 def test_tasks_that_ask_at_the_same_time_ask_together() -> None:
     group = BaseExceptionGroup(
         "", [InputRequired([question("a")]), BaseExceptionGroup("", [InputRequired([question("b")])])]
     )
-    error = untangled(group)
+    error = InputRequired.merged(group)
     assert isinstance(error, InputRequired)
     assert [found.key for found in error.questions] == ["a", "b"]
 
 
 def test_a_failure_beside_a_question_is_a_failure() -> None:
-    error = untangled(BaseExceptionGroup("", [InputRequired([question("a")]), RuntimeError("broken")]))
+    error = InputRequired.merged(BaseExceptionGroup("", [InputRequired([question("a")]), RuntimeError("broken")]))
     assert isinstance(error, ExceptionGroup)
     plain = RuntimeError()
-    assert untangled(plain) is plain
+    assert InputRequired.merged(plain) is plain
     other = ExceptionGroup("", [plain])
-    assert untangled(other) is other
+    assert InputRequired.merged(other) is other
 
 
 # Without elicitation

@@ -372,8 +372,8 @@ def test_H145_messages_and_session_are_gone_with_the_call(root):
     run(root, "shout", pks)
     assert run(root, "whisper", pks)["messages"] == []
     assert AuthorAdmin.seen.session["last"] == 2
-    assert not hasattr(root, "session")
-    assert not hasattr(root, "_messages")
+    assert "session" not in vars(root)
+    assert "_messages" not in vars(root)
     assert not Session.objects.exists()
 
 

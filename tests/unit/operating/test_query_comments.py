@@ -14,7 +14,7 @@ from django.db.backends.signals import connection_created
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_django.context.call_record import CURRENT, CallRecord
+from mcp_django.context.call_record import CallRecord
 from mcp_django.operating import query_comments
 from mcp_django.operating.query_comments import reading
 from mcp_django.testing import MCPClient
@@ -68,11 +68,11 @@ def within():
     tokens = []
 
     def begin(**fields):
-        tokens.append(CURRENT.set(CallRecord(**fields)))
+        tokens.append(CallRecord.current.set(CallRecord(**fields)))
 
     yield begin
     for token in reversed(tokens):
-        CURRENT.reset(token)
+        CallRecord.current.reset(token)
 
 
 @contextmanager
@@ -129,7 +129,7 @@ def test_no_text_can_end_the_comment_or_be_a_parameter(application, client, tool
     expected = {"application": application, "client": client, "tool": tool, "traceparent": TRACEPARENT}
     expected = {name: value[: query_comments.MAX_VALUE] for name, value in expected.items() if value}
     assert found == {name: value.encode(errors="replace").decode() for name, value in expected.items()}
-    token = CURRENT.set(CallRecord(client_name=client, tool=tool))
+    token = CallRecord.current.set(CallRecord(client_name=client, tool=tool))
     try:
         with connection.cursor() as cursor:
             for sql, params in (
@@ -141,7 +141,7 @@ def test_no_text_can_end_the_comment_or_be_a_parameter(application, client, tool
                 cursor.execute(sql, params)
                 assert cursor.fetchall() == [("a%",)]
     finally:
-        CURRENT.reset(token)
+        CallRecord.current.reset(token)
 
 
 def test_many_rows_at_once_are_written_with_it_too(within):

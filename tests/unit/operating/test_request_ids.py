@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_django.context.call_record import CURRENT, CallRecord
+from mcp_django.context.call_record import CallRecord
 from mcp_django.operating.request_ids import RequestIdFilter
 from mcp_django.testing import MCPClient
 from tests.factories import make_superuser
@@ -62,16 +62,16 @@ def test_each_message_of_a_call_has_the_id_that_its_row_has(messages, tools, cal
     assert told[0] == f"{ids[0]} {trace} at work"
     assert told[1] == f"{ids[1]} {trace} at work"
     assert told[2] == f"{ids[2]} {trace} 'fail' failed (error {ids[2]})"
-    assert CURRENT.get() is None
+    assert CallRecord.current.get() is None
 
 
 def test_an_id_that_a_message_has_already_stays():
     record = logging.makeLogRecord({"request_id": "mine"})
-    token = CURRENT.set(CallRecord())
+    token = CallRecord.current.set(CallRecord())
     try:
         assert RequestIdFilter().filter(record)
     finally:
-        CURRENT.reset(token)
+        CallRecord.current.reset(token)
     assert record.request_id == "mine"
 
 

@@ -4,11 +4,13 @@ Hooks of the admin and middleware read ``request.session`` and send messages as 
 reads what a person reads who has made no choice yet.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from django.contrib.messages.storage.base import BaseStorage, Message
 from django.contrib.sessions.backends.base import SessionBase
+from django.http import HttpRequest
 
 
 class MemoryMessages(BaseStorage):
@@ -42,3 +44,17 @@ class MemorySession(SessionBase):
     @classmethod
     def clear_expired(cls) -> None:
         pass
+
+
+@contextmanager
+def fresh_session(request: HttpRequest) -> Iterator[None]:
+    """Take session and messages away from a call's request, which makes new ones, until the context ends."""
+    state = vars(request)
+    names = ("session", "_messages")
+    before = {name: state.pop(name) for name in names if name in state}
+    try:
+        yield
+    finally:
+        for name in names:
+            state.pop(name, None)
+        state.update(before)
