@@ -24,7 +24,6 @@ from ..emulation.history_model import HistoryRows
 from ..exposures.declared_actions import FunctionAction
 from ..exposures.model_exposure import ModelExposure, is_djangos
 from ..orm.fields import kind_of, resolve_path
-from ..orm.lookups import declared_lookups
 from ..orm.ordering import DeclaredOrdering
 from ..problems import NOTHING_REGISTERED, nearest
 from ..routing import mounted_sites
@@ -268,7 +267,7 @@ def _check_names(exposure: ModelExposure) -> Iterator[CheckMessage]:
             yield from _check_beyond(exposure, name)
         taken = kind_of(path.field).usual_lookups if path is not None else ()
         for lookup in [lookups] if isinstance(lookups, str) else lookups:
-            if path is not None and lookup not in REGEX and not declared_lookups(path, [lookup]):
+            if path is not None and lookup not in REGEX and lookup not in taken:
                 text = f"{where.__name__}.filter_fields gives {name!r} the lookup {lookup!r}, which it does not have."
                 hint = f"{nearest(lookup, taken)} It takes {', '.join(taken)}."
                 yield problem("E010", text, hint.strip(), where)

@@ -370,22 +370,6 @@ def layout_of(
     return Layout(names, tuple(paths), pk, keys, tuple(cells), has_computed)
 
 
-def _renderer(exposure: ModelExposure, column: Column, limit: int | None) -> Renderer | None:
-    if column.kind in ("many", "reverse", "generic"):
-        # Their values are JSON already.
-        return None
-    if column.name == exposure.opts.pk.name and len(exposure.opts.pk_fields) > 1:
-        return pk_text
-    hint = f'use get_record fields=["{column.name}"]'
-    places = getattr(column.field, "decimal_places", None) if column.is_guarded else None
-    if places is not None:
-        # SQLite knows the decimal places of columns, but not of expressions.
-        return lambda value: render(trimmed(value, places))
-    if column.kind in ("field", "relation"):
-        return field_renderer(column.field, limit, hint)
-    return partial(render, limit=limit, hint=hint)
-
-
 # Pages
 
 

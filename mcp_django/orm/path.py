@@ -219,14 +219,6 @@ def computed_target(model: ModelAccess, text: str, usable: Callable[[Column], bo
     return None
 
 
-def computed_word(model: ModelAccess, name: str) -> str:
-    """Follow a path through relations and return the type at its end if the admin computes that; "" if not."""
-    target = computed_target(model, name, lambda column: True)
-    if target is not None:
-        return kind_of(target.column.field).word
-    return ""
-
-
 def _guard(related: ModelAccess, relation: Any, names: Sequence[str]) -> Q | None:
     """Return the ``Q`` by which the row at the end of ``names`` is visible to the caller; None if all rows are.
 

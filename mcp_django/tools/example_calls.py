@@ -80,7 +80,7 @@ class Examples:
             column.name
             for column in columns
             if column.is_groupable()
-            and (column.kind == "relation" or column.field.choices or kind_of(column.field).word == "boolean")
+            and (column.is_foreign_key or column.field.choices or kind_of(column.field).word == "boolean")
         )
         group = self._first((*periods, *names), lambda text: read({"aggregates": aggregates, "group_by": [text]}))
         if group is None:
@@ -116,7 +116,7 @@ class Examples:
         yield from ({link.name: {"count__gte": 2}} for link in links)
         for column in self._columns(self.model):
             related = None
-            if column.kind == "relation":
+            if column.is_foreign_key:
                 related = self.model.access.model_of(column.field.related_model)
             for condition in self._conditions(related) if related is not None else ():
                 yield {f"{column.name}.{name}": value for name, value in condition.items()}

@@ -9,11 +9,10 @@ from ..orm.columns import Column
 from ..orm.fields import kind_of
 from ..orm.named_filters import NamedFilter
 from ..orm.ordering import Orderings
-from ..orm.path import computed_word
 from ..orm.search import unsearched
 from ..orm.uris import Address
 from ..schema.secrets import clean_text
-from .model_overview import MAX_LINE, Overview, may_write
+from .model_overview import MAX_LINE, Overview, computed_word, may_write
 from .query_records import UNORDERED
 
 MAX_CHOICES: Final = 30
@@ -94,7 +93,7 @@ class Description(Overview):
     def _line(self, column: Column) -> str:
         exposure = self.exposure
         words = [self._type(column)]
-        if column.kind == "computed" and (word := computed_word(self.model, column.name)):
+        if column.is_computed and (word := computed_word(self.model, column.name)):
             # Computed columns that can only be shown have no word.
             uses = ["filtered"] if AllowedFilter.find(self.model, column.name) is not None else []
             words.append(f"{word} that can be {' and '.join([*uses, 'used in aggregates'])}")
@@ -123,10 +122,10 @@ class Description(Overview):
             return "[key, label, model] of any record"
         kind = kind_of(column.field)
         word = kind.word
-        if column.kind in ("relation", "many", "reverse"):
+        if column.is_foreign_key or column.lists_rows:
             related = self.model.access.model_of(column.field.related_model)
             target = f" → {related.exposure.label}" if related is not None else " key of another record"
-            single = column.kind == "relation" or column.field.one_to_one
+            single = column.is_foreign_key or column.field.one_to_one
             return ("" if single else "list of ") + word + target
         word = f"list of {word}" if kind.holds_many else word
         null = " or null" if column.field.null else ""

@@ -17,7 +17,7 @@ from ..orm.allowed_filters import AllowedFilter
 from ..orm.columns import Column
 from ..orm.fields import kind_of
 from ..orm.named_filters import NamedFilter
-from ..orm.path import computed_word
+from ..orm.path import computed_target
 from ..orm.search import unsearched
 from ..runtime.failing_hooks import call_hook
 from ..schema.secrets import clean_text
@@ -37,19 +37,27 @@ def may_write(request: MCPRequest) -> bool:
 
 def type_words(request: MCPRequest, column: Column) -> Sequence[str]:
     """Return the words for a column's type in the model overview, none for text."""
-    if column.field is None or column.kind in ("computed", "serialized"):
+    if column.field is None or column.is_made:
         return ["computed"]
     if column.kind == "generic":
         return ["any record"]
     if column.kind != "field":
         related = access_of(request).model_of(column.field.related_model)
-        single = column.kind == "relation" or column.field.one_to_one
+        single = column.is_foreign_key or column.field.one_to_one
         return [*([] if single else ["list"]), related.exposure.label if related is not None else "key"]
     kind = kind_of(column.field)
     if getattr(column.field, "choices", None):
         pairs = [(str(stored), str(label)) for stored, label in kind.choices if stored not in (None, "")]
         return [*(["list"] if kind.holds_many else []), choice_words(pairs)]
     return [] if kind.word == "text" else [kind.word]
+
+
+def computed_word(model: ModelAccess, name: str) -> str:
+    """Return the type of what the admin computes for the column, if the database can compute it too; "" if not."""
+    target = computed_target(model, name, lambda column: True)
+    if target is not None:
+        return kind_of(target.column.field).word
+    return ""
 
 
 def choice_words(pairs: Iterable[tuple[str, str]]) -> str:
@@ -137,7 +145,7 @@ class Overview:
     def _field(self, column: Column) -> str:
         use = self.uses.get(column.name)
         words = [column.name + "*" * (use is not None and use.required), *type_words(self.request, column)]
-        if column.kind == "computed" and (word := computed_word(self.model, column.name)):
+        if column.is_computed and (word := computed_word(self.model, column.name)):
             # Computed columns that can only be shown have no type.
             words.append(word)
         if column.name == self.exposure.opts.pk.name:
@@ -146,7 +154,7 @@ class Overview:
             return " ".join(words)
         if use is not None:
             words += [use.only] if use.only else []
-        elif self.uses and column.kind != "computed":
+        elif self.uses and not column.is_computed:
             words.append("ro")
         return " ".join(words)
 

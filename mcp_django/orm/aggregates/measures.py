@@ -124,7 +124,7 @@ def shown_values(request: MCPRequest, column: Column, values: Sequence[Any]) -> 
     places = getattr(column.field, "decimal_places", None)
     whole = [trimmed(value, places) for value in values] if places is not None else values
     keys, _ = render_column(column.name, field_renderer(column.field, MAX_TEXT, ""), whole)
-    if column.kind != "relation":
+    if not column.is_foreign_key:
         return keys
     labels = labels_for(request, column.field, values)
     return [None if key is None else [key, labels.get(value)] for key, value in zip(keys, values, strict=True)]
