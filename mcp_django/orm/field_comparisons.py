@@ -11,7 +11,7 @@ from django.db.models import Q, Subquery, Value
 from ..exceptions import ToolError
 from ..exposures.querysets import DerivedTable
 from .access import ModelAccess
-from .aggregates.functions import FUNCTIONS, result_of
+from .aggregates.functions import FUNCTIONS
 from .arithmetic import combined, shift, value_of
 from .columns import Column, FieldColumn
 from .fields import kind_of
@@ -58,7 +58,7 @@ def aggregate_value(model: ModelAccess, value: Mapping[str, Any], where: Callabl
     function = FUNCTIONS[name]
     with naming("filters", "aggregates"):
         target = value_of(model, value[name], function.usable)
-    result = result_of(function, target.column)
+    result = function.result_of(target.column)
     own = model.exposure.get_queryset(model.request)
     rows = model.exposure.model._base_manager.using(own.db).order_by()
     if DerivedTable.is_in(own):

@@ -8,7 +8,7 @@ from ...exceptions import ToolError
 from ..access import ModelAccess
 from ..alternative_spellings import json_or_text, order_meant, order_texts
 from ..tool_arguments import Arguments
-from .groups import STRETCHES, Group, group_of
+from .groups import STRETCHES, Group
 from .measure_reader import MeasureReader
 from .measures import Measure, find_title, position_of
 
@@ -51,7 +51,7 @@ class AggregateArguments:
         per = _path(given.get("per"))
         if "per" in given and per not in names:
             names.insert(0, per)
-        self.groups = tuple(group_of(model, name, position) for position, name in enumerate(names))
+        self.groups = tuple(Group.read(model, name, position) for position, name in enumerate(names))
         self.per = self.groups[names.index(per)] if "per" in given else None
 
         aggregates = _list(given.get("aggregates"), "aggregates") or ["count"]

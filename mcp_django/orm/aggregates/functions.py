@@ -411,6 +411,14 @@ class Function:
     result: Callable[[Column], Any]
     combine: Callable[..., Any] | None = None
 
+    def result_of(self, column: Column) -> Any:
+        """Return the field type of the function's values for a column."""
+        # A custom field may return any class, and knows best how to make it.
+        stored = stored_field(column.field)
+        if hasattr(stored, "from_db_value") and self.result in (_sum_field, _average_field):
+            return stored
+        return self.result(column)
+
 
 def middle(share: float) -> "Function":
     """Return the aggregate function for a percentile; its share is between 0 and 1."""
@@ -463,11 +471,3 @@ FUNCTIONS: Final[Mapping[str, Function]] = {
     "variance": _spread(Variation),
     **dict.fromkeys(EDGES, Function(edge, lambda column: column.is_groupable(), _own_field)),
 }
-
-
-def result_of(function: Function, column: Column) -> Any:
-    """Return the field type of an aggregate function's result for a column."""
-    # A custom field may return any class, and knows best how to make it.
-    stored = stored_field(column.field)
-    own = hasattr(stored, "from_db_value") and function.result in (_sum_field, _average_field)
-    return stored if own else function.result(column)

@@ -1,4 +1,4 @@
-"""The groups of ``aggregate_records``: columns, periods and weekdays of dates, steps of numbers."""
+"""What an aggregation groups by: columns, periods and weekdays of dates, steps of numbers."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -79,7 +79,7 @@ LONGEST: Final[Mapping[str, timedelta]] = {
 
 
 def hour_zone() -> tzinfo | None:
-    """Return the time zone in which ``group_by`` counts hours, None for the current one.
+    """Return the time zone in which hours are counted, None for the current one.
 
     It has no summer time: in the current zone, two hours of autumn would be one. Its minutes are those of the current
     zone, unless these change with the summer time too.
@@ -94,12 +94,12 @@ def hour_zone() -> tzinfo | None:
 
 
 def fixed_zone(offset: timedelta) -> tzinfo:
-    """Return the zone of a ``group_by`` that is always this far from UTC."""
+    """Return the zone that is always this far from UTC."""
     return fixed_timezone(offset) if offset else UTC
 
 
 def _hour(value: datetime) -> str:
-    """Return an hour of ``group_by`` as text in the current zone, with its offset if there are two of this name."""
+    """Return an hour as text in the current zone, with its offset if there are two of this name."""
     if timezone.is_naive(value):
         return value.isoformat()[:13]
     local = timezone.localtime(value)
@@ -109,7 +109,7 @@ def _hour(value: datetime) -> str:
 
 
 def periods(first: Any, last: Any, period: str) -> Iterator[Any]:
-    """Yield the start of each period for a ``group_by`` of dates, from the first to the last."""
+    """Yield the start of each period, from the first to the last."""
     months = {"month": 1, "quarter": 3, "year": 12}.get(period)
     step = {"week": timedelta(7), "day": timedelta(1), "hour": timedelta(hours=1)}.get(period)
     yield first
@@ -135,6 +135,39 @@ class Group:
     target: Target
     period: str = ""
 
+    @classmethod
+    def read(cls, model: ModelAccess, given: Any, position: int) -> "Group":
+        """Parse one text in ``group_by``: ``status``, ``customer__country`` or ``created:month``."""
+        if not isinstance(given, str):
+            raise ToolError('group_by is a list of fields, a date also as "created:month".')
+        name, _, period = group_meant(given, PERIODS).partition(":")
+        alias = f"mcp_g{position}"
+        if not period:
+            root, _, last = name.rpartition("__")
+            try:
+                target = target_of(model, name, lambda column: column.is_groupable())
+                return cls(target.name, alias, target)
+            except ToolError as error:
+                if not root or last not in PERIODS:
+                    raise _of_several(model, name) or error from None
+                # "created__month"
+                name = root
+                period = last
+        if _WIDTH.fullmatch(period) and Decimal(period):
+            target = target_of(model, name, lambda column: column.is_summable())
+            if kind_of(target.column.field).word == "duration":
+                raise ToolError(f"{target.name} is a duration: buckets need a number.")
+            return cls(f"{target.name}:{period}", alias, target, period)
+        if period not in PERIODS:
+            message = f"Unknown period {period[:40]!r}."
+            raise Misnamed(message, period, PERIODS, partial(with_field, period, within=("group_by", "per")))
+        target = target_of(model, name, lambda column: column.is_period())
+        if period in ("hour", "hour_of_day") and kind_of(target.column.field).word == "date":
+            raise ToolError(
+                f"{target.name} has no hours. {alternatives(period, (name for name in PERIODS if 'hour' not in name))}"
+            )
+        return cls(f"{target.name}:{period}", alias, target, period)
+
     @property
     def narrowed(self) -> tuple[str, ...]:
         """See :class:`~mcp_django.orm.path.Target`."""
@@ -142,7 +175,7 @@ class Group:
 
     @property
     def width(self) -> Decimal | None:
-        """The width of the number buckets of a ``group_by``, such as 100 for ``total:100``."""
+        """The width of the steps of a number, such as 100 for ``total:100``; None for another group."""
         if _WIDTH.fullmatch(self.period):
             return Decimal(self.period)
         return None
@@ -186,41 +219,50 @@ class Group:
 
     def bounds(self, conditions: Iterable[Filter]) -> tuple[Any, Any]:
         """Return the first and the last period that the conditions on this column leave, None where there is none."""
-        low = []
-        high = []
+        low: list[Any] = []
+        high: list[Any] = []
         for item in conditions:
             if isinstance(item, Junction) and item.connector == "and":
                 first, last = self.bounds(item.parts)
             elif isinstance(item, Condition) and item.path.column == self.target.column.path:
                 first, last = self._bounds_of(item)
             else:
-                first = None
-                last = None
-            low += [first] if first is not None else []
-            high += [last] if last is not None else []
+                continue
+            if first is not None:
+                low.append(first)
+            if last is not None:
+                high.append(last)
         return max(low, default=None), min(high, default=None)
 
     def _bounds_of(self, item: Condition) -> tuple[Any, Any]:
+        """Return the first and the last period that one condition leaves."""
         lookup = item.lookup
         values = item.values
         if lookup == "year":
             return self.start(date(values[0], 1, 1)), self.start(date(values[0], 12, 31))
         least = timedelta(microseconds=1) if isinstance(values[0], datetime) else timedelta(1)
+        first = None
+        last = None
         try:
             # The nearest values that the condition accepts.
-            first = {"gt": values[0] + least if lookup == "gt" else None, "gte": values[0]}.get(lookup)
-            last = {"lt": values[0] - least if lookup == "lt" else None, "lte": values[0]}.get(lookup)
-            if lookup in ("exact", "range"):
-                first = values[0]
-                last = values[-1]
-            found = [self.start(value) if value is not None else None for value in (first, last)]
+            if lookup == "gt":
+                first = self.start(values[0] + least)
+            elif lookup == "lt":
+                last = self.start(values[0] - least)
+            elif lookup == "gte":
+                first = self.start(values[0])
+            elif lookup == "lte":
+                last = self.start(values[0])
+            elif lookup in ("exact", "range"):
+                first = self.start(values[0])
+                last = self.start(values[-1])
         except OverflowError:
             # Before the year 1 and after the year 9999 there is nothing to bound.
             return None, None
-        return found[0], found[1]
+        return first, last
 
     def equals(self, value: Any) -> Q:
-        """Return the condition that the ``group_by`` column has this value."""
+        """Return the condition that a row is in the group of this value."""
         if value is None:
             return Q((f"{self.alias}__isnull", True))
         if isinstance(value, datetime) and self.period == "hour":
@@ -228,7 +270,7 @@ class Group:
         return Q((self.alias, value))
 
     def shown(self, request: MCPRequest, values: Sequence[Any]) -> list[Any]:
-        """Return the values of a ``group_by`` column as JSON; a relation as ``[key, label]``."""
+        """Return values of the column as JSON; a relation as ``[key, label]``."""
         if self.width is not None:
             return [render(float(value) if isinstance(value, Decimal) else rounded(value)) for value in values]
         if self.period:
@@ -247,39 +289,6 @@ def group_meant(text: str, periods: Collection[str]) -> str:
     if period in periods:
         return f"{name}:{period}"
     return text
-
-
-def group_of(model: ModelAccess, given: Any, position: int) -> Group:
-    """Parse one text in ``group_by``: ``status``, ``customer__country`` or ``created:month``."""
-    if not isinstance(given, str):
-        raise ToolError('group_by is a list of fields, a date also as "created:month".')
-    name, _, period = group_meant(given, PERIODS).partition(":")
-    alias = f"mcp_g{position}"
-    if not period:
-        root, _, last = name.rpartition("__")
-        try:
-            target = target_of(model, name, lambda column: column.is_groupable())
-            return Group(target.name, alias, target)
-        except ToolError as error:
-            if not root or last not in PERIODS:
-                raise _of_several(model, name) or error from None
-            # "created__month"
-            name = root
-            period = last
-    if _WIDTH.fullmatch(period) and Decimal(period):
-        target = target_of(model, name, lambda column: column.is_summable())
-        if kind_of(target.column.field).word == "duration":
-            raise ToolError(f"{target.name} is a duration: buckets need a number.")
-        return Group(f"{target.name}:{period}", alias, target, period)
-    if period not in PERIODS:
-        message = f"Unknown period {period[:40]!r}."
-        raise Misnamed(message, period, PERIODS, partial(with_field, period, within=("group_by", "per")))
-    target = target_of(model, name, lambda column: column.is_period())
-    if period in ("hour", "hour_of_day") and kind_of(target.column.field).word == "date":
-        raise ToolError(
-            f"{target.name} has no hours. {alternatives(period, (name for name in PERIODS if 'hour' not in name))}"
-        )
-    return Group(f"{target.name}:{period}", alias, target, period)
 
 
 def shared_labels(model: ModelAccess, groups: Sequence[Group], columns: Sequence[Sequence[Any]]) -> Iterator[str]:
@@ -310,7 +319,7 @@ def shared_labels(model: ModelAccess, groups: Sequence[Group], columns: Sequence
 
 
 def _shared(model: ModelAccess, label: str, values: Collection[str]) -> int:
-    """Return how many of the values of a ``group_by`` are labels of several rows; 0 if there is no time to count."""
+    """Return how many of the values are labels of several rows; 0 if there is no time to count."""
     try:
         with read_limits(TIME_SHARE):
             rows = narrowed(model, (), "").filter(**{f"{label}__in": list(values)})
@@ -320,7 +329,7 @@ def _shared(model: ModelAccess, label: str, values: Collection[str]) -> int:
 
 
 def _of_several(model: ModelAccess, name: str) -> ToolError | None:
-    """Return the error for a ``group_by`` of a relation to several rows, None for any other."""
+    """Return the error for a relation to several rows, None for any other."""
     link = model.link(name.partition("__")[0])
     if link is None or not link.to_many:
         return None

@@ -23,7 +23,6 @@ from .functions import (
     FUNCTIONS,
     edge,
     middle,
-    result_of,
 )
 from .measures import DEFAULT_UNIT, Measure, find_title
 
@@ -85,7 +84,7 @@ class MeasureReader:
         if name in EDGES:
             return self.edge(asked, alias, where)
         target = value_of(self.model, text, function.usable)
-        result = result_of(function, target.column)
+        result = function.result_of(target.column)
         unit, word = _unit(asked.unit, result, is_expression(text))
         title = asked.title or f"{name}{suffix}_{target.name}{word}"
         if isinstance(target.column.field, CompositePrimaryKey):
@@ -121,7 +120,7 @@ class MeasureReader:
             raise ToolError(f"{name} of several related rows: aggregate {link.exposure.label} itself.")
         function = FUNCTIONS[name]
         target = value_of(link.related, text, function.usable) if text else None
-        result = result_of(function, target.column) if target is not None else INTEGER
+        result = function.result_of(target.column) if target is not None else INTEGER
         inner = function.make(target.expression, output_field=result) if target is not None else Count("*")
         rows = link.rows().annotate(mcp_all=Value(1)).values("mcp_all")
         each = Subquery(rows.annotate(mcp_value=inner).values("mcp_value"), output_field=result)
