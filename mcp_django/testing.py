@@ -19,7 +19,7 @@ from .protocol.client_requests import ClientRequest
 from .protocol.eras import client_meta
 from .protocol.versions import Revisions
 from .schema.consent import ConsentForm
-from .scopes import READ, WRITE
+from .scopes import Scope
 
 __all__ = ["MCPClient", "MCPError", "ToolCall"]
 
@@ -57,7 +57,7 @@ class MCPClient:
         self,
         user: AbstractBaseUser | None = None,
         *,
-        scopes: Iterable[str] = (READ, WRITE),
+        scopes: Iterable[str] = (Scope.READ, Scope.WRITE),
         path: str = "/mcp",
         version: str = Revisions.LATEST,
         capabilities: Mapping[str, Any] | None = None,

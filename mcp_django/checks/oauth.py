@@ -28,7 +28,7 @@ from ..emulation.admin_exposure import AdminExposure
 from ..oauth.resource_urls import LOOPBACK, uses_oauth
 from ..problems import nearest
 from ..routing import known_urlconfs
-from ..scopes import ADMIN, READ, WRITE
+from ..scopes import Scope
 from ..signin import FactName, OTPDevice, SignIn, SignInFact
 from .check_rules import Check, check, problem
 from .declarations import mounted
@@ -110,7 +110,7 @@ def _longer_than(most: int) -> Callable[[Any], bool]:
 
 
 def _writes(scopes: Iterable[str]) -> bool:
-    return not {"__all__", WRITE, ADMIN}.isdisjoint(scopes)
+    return not {"__all__", Scope.WRITE, Scope.ADMIN}.isdisjoint(scopes)
 
 
 TOOLKIT_RULES: Final[tuple[Unsafe, ...]] = (
@@ -162,8 +162,8 @@ def check_toolkit() -> Iterator[CheckMessage]:
     if not issubclass(toolkit.OAUTH2_VALIDATOR_CLASS, MCPValidator):
         text = "OAUTH2_VALIDATOR_CLASS is not MCPValidator: tokens for unknown resources and inactive users are issued."
         yield problem("105", text, "Use mcp_django.oauth.validator.MCPValidator or a subclass of it.")
-    if READ not in toolkit.SCOPES:
-        yield problem("106", f"SCOPES of OAUTH2_PROVIDER lacks {READ!r}: clients cannot sign in.", hint)
+    if Scope.READ not in toolkit.SCOPES:
+        yield problem("106", f"SCOPES of OAUTH2_PROVIDER lacks {Scope.READ!r}: clients cannot sign in.", hint)
     issuer = toolkit.OIDC_ISS_ENDPOINT
     if issuer and settings.BASE_URL and issuer != settings.BASE_URL.rstrip("/"):
         text = f"OIDC_ISS_ENDPOINT {issuer!r} is not BASE_URL {settings.BASE_URL!r}: clients compare the two."

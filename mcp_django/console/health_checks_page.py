@@ -34,7 +34,7 @@ from ..oauth.cors_and_refusals import unrestored_address
 from ..oauth.resource_urls import resource_url, uses_oauth
 from ..routing import ENDPOINTS
 from ..runtime.cache_and_rate_limits import cache
-from ..runtime.missing_migrations import MissingTables, missing_migrations, shortened
+from ..runtime.missing_migrations import MissingTables, missing_migrations
 from ..schema.secrets import without_secrets
 from ..subscriptions.bus import bus
 from .check_results import CheckResult
@@ -186,7 +186,7 @@ def _of_tables(label: str) -> CheckResult:
     except DatabaseError as error:
         return CheckResult(title, "error", type(error).__name__, _("Look at the server's log."))
     if missing:
-        text = _("Not migrated: %(names)s") % {"names": shortened(missing)}
+        text = _("Not migrated: %(names)s") % {"names": missing}
         return CheckResult(title, "error", text, MissingTables.REMEDY)
     return CheckResult(title, "ok", _("All migrations are applied."))
 

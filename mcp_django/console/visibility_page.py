@@ -13,7 +13,7 @@ from oauth2_provider.settings import oauth2_settings
 from ..oauth.client_and_token_display import describe
 from ..oauth.stored_tokens import live
 from ..routing import mounted_sites
-from ..scopes import HIERARCHY, default_scopes, join
+from ..scopes import Scope, default_scopes, join
 from ..sites import MCPSite
 from ..sites import site as default_site
 from ..transports.local_client import LocalClient
@@ -31,7 +31,7 @@ def known_sites() -> dict[str, MCPSite]:
 
 def known_scopes() -> list[str]:
     """Return the scopes to choose from, the weakest first."""
-    return join({*oauth2_settings.SCOPES, *HIERARCHY}).split()
+    return join({*oauth2_settings.SCOPES, *Scope.HIERARCHY}).split()
 
 
 class SiteForm(forms.Form):

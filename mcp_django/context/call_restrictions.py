@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlencode
 from django.apps import apps
 from django.contrib.auth import get_permission_codename
 
-from ..scopes import WRITE
+from ..scopes import Scope
 
 # Name of the fact that holds a token's restriction.
 NARROWED_TO: Final = "narrowed_to"
@@ -95,7 +95,7 @@ def narrow(request: Any) -> None:
     if found is None:
         return
     if found.read_only:
-        context.scopes -= {WRITE}
+        context.scopes -= {Scope.WRITE}
     if found.labels is not None:
         request.user = _narrowed_user(request.user, found)
 

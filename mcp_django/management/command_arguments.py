@@ -15,7 +15,7 @@ from ..oauth.resource_urls import endpoints, resource_url
 from ..problems import nearest
 from ..routing import mounted_sites
 from ..runtime.missing_migrations import MissingTables
-from ..scopes import HIERARCHY, default_scopes, join
+from ..scopes import Scope, default_scopes, join
 from ..sites import MCPSite
 from ..sites import site as default_site
 
@@ -50,7 +50,7 @@ class CallerCommand(TableCommand):
         from oauth2_provider.settings import oauth2_settings
 
         # No token is issued, so scopes that the project's authorization server does not know are valid too.
-        scopes = find_scopes(options["scope"], {*oauth2_settings.SCOPES, *HIERARCHY})
+        scopes = find_scopes(options["scope"], {*oauth2_settings.SCOPES, *Scope.HIERARCHY})
         site = find_site(options["site"])
         user = options["user"]
         return site, find_superuser() if user is None else find_user(user), scopes

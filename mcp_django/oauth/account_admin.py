@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy as _
 
 from ..conf import settings
 from ..models import LinkedIdentity, ServiceAccount
-from ..scopes import READ
+from ..scopes import Scope
 
 # Every process of the project imports this module: what only these pages need is imported within functions.
 
@@ -25,7 +25,7 @@ HTTPS: Final = re.compile(r"https://[a-z0-9][a-z0-9.:-]*/[\x21-\x7e]+", re.IGNOR
 class ServiceAccountForm(forms.ModelForm):  # type: ignore[type-arg]
     """A form with a checkbox that makes a new secret."""
 
-    scopes = forms.MultipleChoiceField(label=_("scopes"), widget=forms.CheckboxSelectMultiple, initial=[READ])
+    scopes = forms.MultipleChoiceField(label=_("scopes"), widget=forms.CheckboxSelectMultiple, initial=[Scope.READ])
     endpoints = forms.MultipleChoiceField(
         label=_("endpoints"),
         required=False,

@@ -21,7 +21,7 @@ from ..context.untrusted_text import plain
 from ..exceptions import AuthenticationFailed
 from ..models import TokenFacts
 from ..problems import NO_TOKEN, Problem
-from ..scopes import ADMIN, expand, join
+from ..scopes import Scope, expand, join
 from ..signin import FactName, SignIn, is_current
 from .last_use import note_use
 from .resource_urls import came_to, metadata_url, origin, own_resource, resource_url, same_resource
@@ -132,7 +132,7 @@ class ProtectedResource:
         request.user = user
         request.auth = auth  # type: ignore[attr-defined]
         # The credentials of a project's own class may have no scopes: its callers get all of them.
-        context.scopes = auth.scopes if hasattr(auth, "scopes") else expand([ADMIN])
+        context.scopes = auth.scopes if hasattr(auth, "scopes") else expand([Scope.ADMIN])
         context.client_id = getattr(auth, "client_id", "")
         context.facts = getattr(auth, "facts", {})
         if isinstance(auth, Token):

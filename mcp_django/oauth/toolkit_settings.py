@@ -6,7 +6,7 @@ The project's settings module imports this module, so nothing here may need load
 import copy
 from typing import Any, Final
 
-from ..scopes import ADMIN, READ, WRITE
+from ..scopes import Scope
 
 HOUR = 3600
 DAY = 24 * HOUR
@@ -19,12 +19,12 @@ PROVIDER: Final[dict[str, Any]] = {
     # This server accepts the code and refresh grants only; the default also accepts password and client credentials.
     "OAUTH2_SERVER_CLASS": "oauthlib.oauth2.WebApplicationServer",
     "SCOPES": {
-        READ: _("See the data that you can see"),
-        WRITE: _("Make changes and run admin actions that you are allowed to"),
-        ADMIN: _("Use administrative tools that you are allowed to use"),
+        Scope.READ: _("See the data that you can see"),
+        Scope.WRITE: _("Make changes and run admin actions that you are allowed to"),
+        Scope.ADMIN: _("Use administrative tools that you are allowed to use"),
     },
     # The toolkit's default is all scopes.
-    "DEFAULT_SCOPES": [READ],
+    "DEFAULT_SCOPES": [Scope.READ],
     "ACCESS_TOKEN_EXPIRE_SECONDS": HOUR,
     # Counted from the end of the access token, so it slides while the client is in use.
     "REFRESH_TOKEN_EXPIRE_SECONDS": 30 * DAY,

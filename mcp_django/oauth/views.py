@@ -45,7 +45,7 @@ from ..context.untrusted_text import plain
 from ..problems import LoginReturn, Problem
 from ..runtime.cache_and_rate_limits import RateLimit, cache
 from ..runtime.missing_migrations import MissingTables
-from ..scopes import ADMIN, WRITE, expand
+from ..scopes import Scope, expand
 from ..signin import SignIn
 from .access_page import reach_of
 from .client_and_token_display import add_last_changes, describe, described_by, name_doubts, scope_words, shown_target
@@ -341,9 +341,9 @@ def _refuses(admin_site: AdminSite, request: HttpRequest) -> bool:
 def _choices(asked: Iterable[str]) -> list[dict[str, Any]]:
     """Return the scopes to tick: those requested, and write, which is disabled if it was not requested."""
     scopes = list(asked)
-    shown = scopes if settings.READ_ONLY or WRITE in expand(scopes) else [*scopes, WRITE]
+    shown = scopes if settings.READ_ONLY or Scope.WRITE in expand(scopes) else [*scopes, Scope.WRITE]
     return [
-        {"scope": scope, "words": words, "asked": scope in scopes, "powerful": scope == ADMIN}
+        {"scope": scope, "words": words, "asked": scope in scopes, "powerful": scope == Scope.ADMIN}
         for scope, words in zip(shown, scope_words(shown), strict=True)
     ]
 

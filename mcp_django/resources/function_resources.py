@@ -18,7 +18,7 @@ from ..protocol.errors import InvalidParams
 from ..protocol.uri_templates import UriTemplate
 from ..schema.json_values import to_jsonable
 from ..schema.secrets import clean_text
-from ..scopes import READ
+from ..scopes import Scope
 
 if TYPE_CHECKING:
     from ..context.request import MCPRequest
@@ -78,13 +78,13 @@ class FunctionResource(ProjectFunction):
         # Imported here, because a project that only imports embed() does not need it.
         from .completions import Completer
 
-        self.scopes = frozenset({READ, *scopes})
+        self.scopes = frozenset({Scope.READ, *scopes})
         self.completer = Completer(self, complete)
         if ttl_ms is not None and (type(ttl_ms) is not int or ttl_ms < 0):
             raise ImproperlyConfigured(f"{self.name}: ttl_ms is a number of milliseconds, 0 or more")
         # Row parameters depend on the rows that the caller may see, and answers on the caller's user.
         bound = self.permissions or self.permission or self.arguments.needs_database or self.asked.items
-        if public and (bound or self.scopes != {READ}):
+        if public and (bound or self.scopes != {Scope.READ}):
             raise ImproperlyConfigured(f"{self.name} depends on its caller and cannot be public")
         # Members that the result of ``resources/read`` has in addition to the contents.
         self.cache_hints: dict[str, Any] = {"ttlMs": ttl_ms} if ttl_ms is not None else {}

@@ -14,7 +14,7 @@ from ..functions.project_function import ProjectFunction
 from ..protocol.content import Audio, Content, EmbeddedResource, Image, ResourceLink, Text
 from ..protocol.errors import InvalidParams
 from ..schema.secrets import clean_text
-from ..scopes import READ
+from ..scopes import Scope
 
 if TYPE_CHECKING:
     from ..context.request import MCPRequest
@@ -77,7 +77,7 @@ class Prompt(ProjectFunction):
         # Imported here, because a project that only imports Message does not need it.
         from .completions import Completer
 
-        self.scopes = frozenset({READ, *scopes})
+        self.scopes = frozenset({Scope.READ, *scopes})
         self.completer = Completer(self, complete)
         self.title = title or self.name.replace("_", " ").strip().capitalize()
 

@@ -24,7 +24,7 @@ from ..protocol.uri_templates import UriTemplate
 from ..resources.function_resources import FunctionResource
 from ..schema.arguments import ArgumentSchema
 from ..schema.secrets import clean_text
-from ..scopes import READ, WRITE
+from ..scopes import Scope
 from ..tools.base import Tool
 from .parameters import check_unicode, inputs_of, path_arguments, query_parameters
 from .requests import check_object, is_permitted, probe, rest_request, run, show_object, view_for
@@ -71,7 +71,7 @@ class ViewSetTool(Tool):
             called = route.callback.initkwargs.get("name") or route.action
             self.title = f"{called}{method} ({route.registration.name})"
         self.read_only = route.method == "get"
-        self.scopes = frozenset({READ if self.read_only else WRITE})
+        self.scopes = frozenset({Scope.READ if self.read_only else Scope.WRITE})
         harmless = route.action == "create" or getattr(route.handler, "mcp_destructive", None) is False
         self.destructive = not self.read_only and not harmless
         self.idempotent = route.method in ("get", "put", "delete")

@@ -7,7 +7,7 @@ error. Operators are told the migrations instead.
 import logging
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
@@ -28,7 +28,16 @@ PAUSE: Final = 60
 _last_told: list[float] = []
 
 
-def missing_migrations(label: str) -> list[str]:
+class Migrations(list[str]):
+    """Names of migrations of one app, in their order; as text, the first of many, and how many there are."""
+
+    def __str__(self) -> str:
+        if len(self) <= MOST:
+            return ", ".join(self)
+        return f"{self[0]}, … ({len(self)})"
+
+
+def missing_migrations(label: str) -> Migrations:
     """Return the names of the migrations of an app that its database lacks, in their order.
 
     Raises ``DatabaseError`` if the database does not answer.
@@ -45,20 +54,20 @@ def missing_migrations(label: str) -> list[str]:
         return pool.submit(_planned_apart, alias, label).result()
 
 
-def _planned_apart(alias: str, label: str) -> list[str]:
+def _planned_apart(alias: str, label: str) -> Migrations:
     try:
         return _planned(connections[alias], label)
     finally:
         connections.close_all()
 
 
-def _planned(connection: Any, label: str) -> list[str]:
+def _planned(connection: Any, label: str) -> Migrations:
     from django.db.migrations.executor import MigrationExecutor  # only where something is wrong, or checked
 
     executor = MigrationExecutor(connection)
     targets = [node for node in executor.loader.graph.leaf_nodes() if node[0] == label]
     plan = [migration for migration, _backwards in executor.migration_plan(targets)]
-    return [migration.name for migration in plan if migration.app_label == label]
+    return Migrations(migration.name for migration in plan if migration.app_label == label)
 
 
 def not_migrated(labels: Iterable[str]) -> str:
@@ -70,15 +79,8 @@ def not_migrated(labels: Iterable[str]) -> str:
         except DatabaseError:
             return ""
         if names:
-            found.append(f"{label} {shortened(names)}")
+            found.append(f"{label} {names}")
     return "; ".join(found)
-
-
-def shortened(names: Sequence[str]) -> str:
-    """Return names of migrations as text: the first of many, and how many there are."""
-    if len(names) <= MOST:
-        return ", ".join(names)
-    return f"{names[0]}, … ({len(names)})"
 
 
 class MissingTables:

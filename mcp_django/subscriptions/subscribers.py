@@ -30,7 +30,7 @@ from ..orm.pagination import chunks
 from ..orm.permission_queries import STOCK
 from ..protocol.errors import InvalidParams
 from ..runtime.thread_pools import take_over
-from ..scopes import READ
+from ..scopes import Scope
 from ..signin import SignIn, is_current
 from .changes import KINDS, Changes
 from .watched_resources import (
@@ -327,7 +327,7 @@ class Subscription:
 
     def watch(self, request: MCPRequest, uris: Sequence[str]) -> None:
         """Watch those of the resources that the subscriber may see, within the user's limit of pages."""
-        may_read = settings.EVENTS and READ in request.mcp.scopes
+        may_read = settings.EVENTS and Scope.READ in request.mcp.scopes
         digests = self.caller.pages
         honoured = []
         pages = self.audience.pages_of(self.caller.user, self)

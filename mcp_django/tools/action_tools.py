@@ -23,7 +23,7 @@ from ..orm.suggestions import with_argument
 from ..orm.tool_arguments import Arguments
 from ..schema.form_schemas import FormField
 from ..schema.value_types import FREE_OBJECT
-from ..scopes import READ, WRITE
+from ..scopes import Scope
 from .base import IDEMPOTENCY_KEY, Tool
 from .model_overview import choice_words
 
@@ -61,7 +61,7 @@ class ActionTool(Tool):
         )
         self.read_only = action.read_only
         self.destructive = action.destructive
-        self.scopes = frozenset({READ if action.read_only else WRITE})
+        self.scopes = frozenset({Scope.READ if action.read_only else Scope.WRITE})
         parameters: Mapping[str, Any] = action.schema.get("properties", {})
         self.parameters = frozenset(parameters)
         self.takes_key = not action.only_looks and "idempotency_key" not in parameters
@@ -231,7 +231,7 @@ class RunAction(Tool):
         },
         "required": ["model", "action"],
     }
-    scopes = frozenset({WRITE})
+    scopes = frozenset({Scope.WRITE})
     slow = True
     takes_key = True
     permission = "run"

@@ -13,7 +13,7 @@ import orjson
 
 from ..conf import settings
 from ..context.tool_results import ToolResult
-from ..scopes import READ
+from ..scopes import Scope
 
 if TYPE_CHECKING:
     from ..context.request import MCPRequest
@@ -55,7 +55,7 @@ class Tool:
     destructive: bool = True
     idempotent: bool = False
     open_world: bool = False
-    scopes: Iterable[str] = frozenset({READ})
+    scopes: Iterable[str] = frozenset({Scope.READ})
     meta: Mapping[str, Any] = {}
     slow: bool = False
     is_async: bool = False

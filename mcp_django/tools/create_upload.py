@@ -12,7 +12,7 @@ from ..context.tool_results import ToolResult
 from ..emulation.uploads import Upload
 from ..orm.access import access_of
 from ..orm.tool_arguments import Arguments
-from ..scopes import WRITE
+from ..scopes import Scope
 from .base import Tool
 
 SEND: Final = (
@@ -31,7 +31,7 @@ class CreateUpload(Tool):
     title = "Create upload"
     description = "A URL to PUT a file to, for values of a record."
     destructive = False
-    scopes = frozenset({WRITE})
+    scopes = frozenset({Scope.WRITE})
 
     def has_permission(self, request: MCPRequest) -> bool:
         """Return whether ``create_record`` or ``update_record`` could take a file from the caller."""

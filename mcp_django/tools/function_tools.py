@@ -19,7 +19,7 @@ from ..protocol.content import Audio, Content, EmbeddedResource, Image, Resource
 from ..schema.json_values import to_jsonable
 from ..schema.return_types import ReturnType
 from ..schema.secrets import clean_text
-from ..scopes import READ, WRITE
+from ..scopes import Scope
 from .asking_tools import AskingTool
 
 _BLOCKS: Final = (Text, Image, Audio, EmbeddedResource, ResourceLink)
@@ -76,7 +76,7 @@ class FunctionTool(AskingTool):
         self.idempotent = idempotent
         self.open_world = open_world
         if scopes is None:
-            scopes = {READ if read_only else WRITE}
+            scopes = {Scope.READ if read_only else Scope.WRITE}
         self.scopes = frozenset(scopes)
         self.meta = dict(meta or {})
         self.is_async = self.function.is_async

@@ -21,7 +21,7 @@ from ..orm.path import computed_target
 from ..orm.search import unsearched
 from ..runtime.failing_hooks import call_hook
 from ..schema.secrets import clean_text
-from ..scopes import WRITE
+from ..scopes import Scope
 
 MAX_LINE: Final = 120
 MAX_CHOICES: Final = 12
@@ -32,7 +32,7 @@ SPEAKING: Final = 4
 def may_write(request: MCPRequest) -> bool:
     """Return whether the caller may write anything, for the model overview: token, site and switches decide."""
     off = request.mcp.off
-    return WRITE in request.mcp.scopes and not settings.READ_ONLY and (off is None or off.writes is None)
+    return Scope.WRITE in request.mcp.scopes and not settings.READ_ONLY and (off is None or off.writes is None)
 
 
 def type_words(request: MCPRequest, column: Column) -> Sequence[str]:

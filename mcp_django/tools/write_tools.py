@@ -29,7 +29,7 @@ from ..orm.row_finder import RowFinder
 from ..orm.row_reading import find_row, whole_row
 from ..orm.tool_arguments import Arguments
 from ..schema.value_types import FREE_OBJECT, KEY
-from ..scopes import WRITE
+from ..scopes import Scope
 from .base import IDEMPOTENCY_KEY, Tool
 from .record import Record
 
@@ -55,7 +55,7 @@ class WriteTool(Tool):
     """
 
     permission: Literal["add", "change", "delete"]
-    scopes = frozenset({WRITE})
+    scopes = frozenset({Scope.WRITE})
     # A write runs the project's own code, and can wait for the lock of a row.
     slow = True
     takes_key = True

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from django.http import HttpRequest
 
-from ..oauth.resource_urls import origin, resource_url
+from ..oauth.resource_urls import resource_url
 from ..protocol.versions import Revisions
 from ..server.methods.lifecycle_and_subscriptions import identity
 
@@ -34,7 +34,7 @@ def public_identity(request: HttpRequest | None) -> dict[str, Any]:
     """Return the identity that ``initialize`` gives, as a card or registry needs it: its name begins with the host."""
     info = identity()
     title = str(info.get("title") or info["name"])[:MAX_TITLE]
-    host = urlsplit(origin(request)).hostname or "localhost"
+    host = urlsplit(resource_url(request, "")).hostname or "localhost"
     is_address = _ADDRESS.fullmatch(host)
     reversed_host = _UNUSUAL.sub("-", host).strip("-") if is_address else ".".join(reversed(host.split(".")))
     entry = {

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from mcp_django import MCPSite
 from mcp_django.context.request import MCPRequest
-from mcp_django.scopes import READ, WRITE
+from mcp_django.scopes import Scope
 from mcp_django.tools.describe_model import DescribeModel
 from mcp_django.tools.get_record import GetRecord
 from mcp_django.tools.write_tools import CreateRecord, UpdateRecord
@@ -32,7 +32,7 @@ PAGE, TASK = {"model": "oddapp.page"}, {"model": "oddapp.task"}
 
 @pytest.fixture
 def root() -> MCPRequest:
-    return request_of(make_superuser(), MCPSite("odd", admin_site=odd), scopes=frozenset({READ, WRITE}))
+    return request_of(make_superuser(), MCPSite("odd", admin_site=odd), scopes=frozenset({Scope.READ, Scope.WRITE}))
 
 
 @pytest.fixture
@@ -231,7 +231,7 @@ def test_both_moments_of_an_ambiguous_hour_are_written_as_they_are_shown(root: M
 def site_of(monkeypatch: Any, options: type[Any], model: Any = Task) -> MCPRequest:
     """Return a request to a site where the model's admin is of this class."""
     monkeypatch.setitem(odd._registry, model, options(model, odd))
-    return request_of(make_superuser(), MCPSite("own", admin_site=odd), scopes=frozenset({READ, WRITE}))
+    return request_of(make_superuser(), MCPSite("own", admin_site=odd), scopes=frozenset({Scope.READ, Scope.WRITE}))
 
 
 def test_links_to_rows_that_are_not_exposed_are_written_by_key_as_a_foreign_key_is(root: MCPRequest) -> None:

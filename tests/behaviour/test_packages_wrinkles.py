@@ -17,7 +17,7 @@ from mcp_django.emulation.action_responses import own_view
 from mcp_django.emulation.admin_actions import takes_selection
 from mcp_django.emulation.history_model import LABEL as HISTORY
 from mcp_django.orm.access import access_of
-from mcp_django.scopes import READ, WRITE
+from mcp_django.scopes import Scope
 from mcp_django.subscriptions.model_signals import connect_models
 from mcp_django.tools.action_tools import RunAction
 from mcp_django.tools.describe_model import DescribeModel
@@ -134,7 +134,7 @@ RUN = RunAction()
 
 @pytest.fixture
 def root():
-    return request_of(make_superuser(), site, scopes=frozenset({READ, WRITE}))
+    return request_of(make_superuser(), site, scopes=frozenset({Scope.READ, Scope.WRITE}))
 
 
 def run(request, action, *rows, **more):

@@ -4,12 +4,12 @@ import pytest
 
 from mcp_django import scopes
 from mcp_django.oauth.toolkit_settings import provider_settings
-from mcp_django.scopes import HIERARCHY, default_scopes, expand, join
+from mcp_django.scopes import Scope, default_scopes, expand, join
 
 
 def test_every_scope_has_its_place_and_is_offered() -> None:
-    named = {value for name, value in vars(scopes).items() if name.isupper() and name != "HIERARCHY"}
-    assert named == set(HIERARCHY) == set(provider_settings()["SCOPES"])
+    named = {value for name, value in vars(scopes.Scope).items() if name.isupper() and name != "HIERARCHY"}
+    assert named == set(Scope.HIERARCHY) == set(provider_settings()["SCOPES"])
 
 
 @pytest.mark.parametrize(

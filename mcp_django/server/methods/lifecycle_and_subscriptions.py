@@ -12,7 +12,7 @@ from ...context.request import MCPRequest, SessionState
 from ...protocol.errors import InvalidParams, ResourceNotFound
 from ...protocol.listen_messages import ListenMessages
 from ...protocol.versions import Revisions
-from ...scopes import READ
+from ...scopes import Scope
 from ...subscriptions.subscribers import Subscription
 from ...subscriptions.watched_resources import find_watches
 from .handler_interface import Later, Listen, require_scopes_of
@@ -119,7 +119,7 @@ def set_log_level(request: MCPRequest, params: Mapping[str, Any]) -> dict[str, A
 
 def subscribe(request: MCPRequest, params: Mapping[str, Any]) -> Later:
     """Handle ``resources/subscribe``: notify the session of changes to a resource that the caller can read."""
-    request.mcp.require_scopes([READ])
+    request.mcp.require_scopes([Scope.READ])
     session = _session(request)
     uri = str(params["uri"])
     Subscription.check_uris([uri])
@@ -150,7 +150,7 @@ def listen(request: MCPRequest, params: Mapping[str, Any]) -> Listen:
 
     If a named resource needs a scope that the token lacks, ask for the scope like ``resources/read``.
     """
-    request.mcp.require_scopes([READ])
+    request.mcp.require_scopes([Scope.READ])
     lists, uris = ListenMessages.read_filter(params)
     if not settings.EVENTS:
         return Listen(frozenset(), ())

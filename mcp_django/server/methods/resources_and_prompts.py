@@ -10,7 +10,7 @@ from ...orm.query_limits import read_limits
 from ...protocol.errors import InternalError, InvalidParams, ResourceNotFound
 from ...resources.model_resources import Resources
 from ...runtime.cache_and_rate_limits import Caller, RateLimit
-from ...scopes import READ
+from ...scopes import Scope
 from .handler_interface import Later
 
 
@@ -33,7 +33,7 @@ def list_templates(request: MCPRequest, params: Mapping[str, Any]) -> dict[str, 
 def read_resource(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str, Any] | Later:
     """Handle ``resources/read``: the contents at a URI; missing, hidden and forbidden ones get the same answer."""
     uri: str = params["uri"]
-    request.mcp.require_scopes([READ])
+    request.mcp.require_scopes([Scope.READ])
     function = request.mcp.site.get_function_resource(request, uri)
     if function is not None:
         request.mcp.require_scopes(function.scopes)
@@ -79,7 +79,7 @@ UNKNOWN: Final = "Unknown prompt, resource template or argument"
 
 def complete(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str, Any] | Later:
     """Handle ``completion/complete``: values for one argument of a prompt or a resource template."""
-    request.mcp.require_scopes([READ])
+    request.mcp.require_scopes([Scope.READ])
     # Without a working cache there is no limit, like for the rate of calls in the transport.
     retry_after = RateLimit("completions", settings.RATES["completions"]).hit_if_counted(Caller.of(request))
     if retry_after is not None:

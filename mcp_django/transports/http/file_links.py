@@ -37,7 +37,7 @@ from ...problems import Problem
 from ...protocol.headers import RequestHeaders
 from ...resources.model_resources import RowFile
 from ...runtime.cache_and_rate_limits import Caller, LimitExceeded, RateLimit
-from ...scopes import READ, WRITE, expand
+from ...scopes import Scope, expand
 from ...server.methods.handler_interface import log_failure
 from ...sites import MCPSite
 from ...tools.create_upload import CreateUpload
@@ -160,7 +160,7 @@ def _as_caller(
         recorded = RecordedCall(request)
         recorded.describe_caller()
         recorded.refuse_if_off()
-        if scope == WRITE and off.writes is not None:
+        if scope == Scope.WRITE and off.writes is not None:
             raise off.writes.refusal()
     return request, ticket.about
 
@@ -176,8 +176,8 @@ BREAKS_HTTP: Final = "The client or a proxy violates HTTP."
 
 def file_urls(site: MCPSite) -> list[URLPattern]:
     """Return the URL patterns of upload and download links, relative to the site's endpoint."""
-    take = ticketed(site, CreateUpload.PURPOSE, "PUT", WRITE, _take)
-    give = ticketed(site, ParsedURI.DOWNLOADS, "GET", READ, _give)
+    take = ticketed(site, CreateUpload.PURPOSE, "PUT", Scope.WRITE, _take)
+    give = ticketed(site, ParsedURI.DOWNLOADS, "GET", Scope.READ, _give)
     return [
         re_path(rf"^(?:/)?{CreateUpload.PURPOSE}/(?P<ticket>{Ticket.PATTERN})$", take, name="upload"),
         re_path(rf"^(?:/)?{ParsedURI.DOWNLOADS}/(?P<ticket>{Ticket.PATTERN})$", give, name="file"),

@@ -9,7 +9,7 @@ from django.forms import BaseModelFormSet, ModelForm
 
 from mcp_django import MCPSite
 from mcp_django.context.request import MCPRequest
-from mcp_django.scopes import READ, WRITE
+from mcp_django.scopes import Scope
 from mcp_django.tools.describe_model import DescribeModel
 from mcp_django.tools.write_tools import CreateRecord, UpdateRecord
 from tests.factories import make_superuser
@@ -56,7 +56,7 @@ class Ranked(TaskAdmin):
 def root(monkeypatch: Any) -> MCPRequest:
     monkeypatch.setitem(odd._registry, Task, Ranked(Task, odd))
     monkeypatch.setattr(Ranked, "saved", [])
-    return request_of(make_superuser(), MCPSite("odd", admin_site=odd), scopes=frozenset({READ, WRITE}))
+    return request_of(make_superuser(), MCPSite("odd", admin_site=odd), scopes=frozenset({Scope.READ, Scope.WRITE}))
 
 
 def test_a_field_of_the_list_is_written_by_the_form_of_the_list(root: MCPRequest) -> None:
