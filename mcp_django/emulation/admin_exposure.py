@@ -451,23 +451,23 @@ class AdminExposure(ModelExposure):
     def get_search_fields(self, request: MCPRequest) -> Sequence[str]:
         """Return the admin exposure's ``search_fields`` without those that are hidden from the caller."""
         from ..orm.access import access_of
-        from ..orm.search import is_searched
+        from ..orm.search import TextSearch
 
         names = self.options.search_fields(request)
         if self.search_fields:
             return names
-        return [name for name in names if is_searched(access_of(request)[self], name)]
+        search = TextSearch(access_of(request)[self])
+        return [name for name in names if search.looks_into(name)]
 
     def searches_itself(self, request: MCPRequest) -> bool:
         """Return whether the admin exposure calls the ``ModelAdmin``'s own search, which looks into no hidden field."""
         if self.search_fields or not self.overrides("get_search_results"):
             return False
         from ..orm.access import access_of
-        from ..orm.search import is_hidden_path
+        from ..orm.search import TextSearch
 
-        names = self.options.search_fields(request)
-        model = access_of(request)[self]
-        return not any(is_hidden_path(self, name) or model.is_kept_from(name.lstrip("^=@")) for name in names)
+        search = TextSearch(access_of(request)[self])
+        return not any(map(search.hides, self.options.search_fields(request)))
 
     def get_search_results(
         self, request: MCPRequest, queryset: QuerySet[Any], search_term: str

@@ -29,7 +29,7 @@ from ..orm.fields import kind_of
 from ..orm.labels import labels_by_text
 from ..orm.named_filters import NamedFilter, Offer
 from ..orm.nearest_names import alternatives
-from ..orm.search import searched
+from ..orm.search import TextSearch
 from ..runtime.failing_hooks import call_hook
 from ..schema.secrets import clean_text
 from .history import MAX_REPR, HistoryReader, changed_fields, has_history
@@ -233,7 +233,7 @@ class HistoryRows(ReadOnlyExposure):
         def narrow(source: Source, rows: QuerySet[Any]) -> QuerySet[Any] | None:
             has_search = source.exposure.options.has_search(request)
             if has_search:
-                return searched(access_of(request)[source.exposure], rows, search_term)
+                return TextSearch(access_of(request)[source.exposure]).found_in(rows, search_term)
             return None
 
         found = self._entries(request, narrow)

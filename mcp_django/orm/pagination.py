@@ -38,7 +38,7 @@ from .fields import resolve_path
 from .named_filters import Narrowed
 from .ordering import Orderings, OrderKey
 from .path import GUARDED, guarded_values
-from .search import searched
+from .search import TextSearch
 
 CURSOR_ERROR: Final = (
     "This cursor is not valid for this request: it is damaged, expired, or belongs to another query. "
@@ -400,7 +400,7 @@ def _matching(
 ) -> QuerySet[Any]:
     """Return those of the rows that match the search and the filters."""
     if _is_searched(model.exposure.get_listing(model.request), search):
-        rows = searched(model, rows, search)
+        rows = TextSearch(model).found_in(rows, search)
     return filtered(model, rows, conditions, params)
 
 

@@ -96,7 +96,10 @@ def check_time() -> None:
 
 
 class OutcomeUnknown(ToolError):
-    """Nobody can say whether a write was stored, or what is stored is more than the caller is told."""
+    """Raised when nobody can say whether a write was stored, or when more is stored than the caller is told."""
+
+    def __init__(self, message: str = IN_DOUBT) -> None:
+        super().__init__(message)
 
 
 class _Commit:

@@ -20,7 +20,7 @@ from .fields import kind_of, parse_value
 from .hidden_parts import hides_parts, with_no_part_hidden
 from .labels import MAX_LABEL, label_of, labels_of, plain_label, with_labels_of
 from .pagination import chunks, narrowed
-from .search import check_searchable
+from .search import TextSearch
 from .undecodable_values import all_readable
 
 # Maximum number of rows whose ``__str__`` is compared with a text, and of rows that an error names.
@@ -146,7 +146,7 @@ class RowFinder:
                 rows = self.exposure.get_queryset(request).filter(with_no_part_hidden(label))
                 rows = rows.filter(Q((f"{label}__icontains", text)))
             else:
-                check_searchable(self.model)
+                TextSearch(self.model).check()
                 rows = narrowed(self.model, (), text)
         except ToolError:
             return []

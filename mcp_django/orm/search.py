@@ -36,7 +36,7 @@ class Unhidden(Case):
         return super().get_lookup(self.lookup if lookup == "icontains" else lookup)
 
 
-def is_hidden_path(exposure: ModelExposure, text: str) -> bool:
+def _is_hidden_path(exposure: ModelExposure, text: str) -> bool:
     """Return whether a text search field leads through a field that is sensitive, or that an exposure leaves out."""
     name = text.lstrip("^=@")
     path = resolve_path(exposure.model, name)
@@ -51,71 +51,85 @@ def is_hidden_path(exposure: ModelExposure, text: str) -> bool:
     return False
 
 
-def is_searched(model: ModelAccess, text: str) -> bool:
-    """Return whether the text search may look into a search field: the caller could read each field on its path.
+class TextSearch:
+    """The text search of a model for one caller: what it looks into, and the rows that it finds."""
 
-    It may also look into a column of the model itself that no page shows. For a model that is not exposed, but could be
-    shown, the admin's declaration stands.
-    """
-    exposure = model.exposure
-    site = model.request.mcp.site
-    if is_hidden_path(exposure, text) or model.is_kept_from(text.lstrip("^=@")):
-        return False
-    seen = model
-    for name in text.lstrip("^=@").split("__"):
-        field = seen.exposure.opts.pk if name == "pk" else seen.exposure.options.model_fields.get(name)
-        if field is None:
-            # An annotation of the project, or a lookup after the column.
-            return True
-        if not isinstance(field, ForeignObjectRel):
-            # Do not search JSON, which may hold secrets that are hidden wherever it is shown.
-            if kind_of(field).word == "json":
-                return False
-            if seen.field_named(name) is None and not (seen is model and is_shown_by_admin(model, name)):
-                return False
-        if field.is_relation and not is_joinable(field):
+    def __init__(self, model: ModelAccess) -> None:
+        self.model = model
+        self.request = model.request
+        self.exposure = model.exposure
+
+    def check(self) -> None:
+        """Raise ``ToolError`` if the model has no text search."""
+        if not self.exposure.options.has_search(self.request):
+            label = self.exposure.label
+            raise ToolError(f"{label} has no text search. Use filters instead; describe_model lists them.")
+
+    def hides(self, text: str) -> bool:
+        """Return whether a search field leads through a field that is sensitive, left out, or kept from the caller."""
+        return _is_hidden_path(self.exposure, text) or self.model.is_kept_from(text.lstrip("^=@"))
+
+    def looks_into(self, text: str) -> bool:
+        """Return whether the search may look into a search field: the caller could read each field on its path.
+
+        It may also look into a column of the model itself that no page shows. For a model that is not exposed, but
+        could be shown, the admin's declaration stands.
+        """
+        if self.hides(text):
             return False
-        related = field.related_model if field.is_relation else None
-        if related is None:
-            return True
-        is_closed = exposure.options.closed_exposure(related) is not None
-        if not is_closed and related not in site.exposures:
-            return site.may_show(related)
-        there = followed(model, seen, related)
-        if there is None:
-            return False
-        seen = there
-    return True
+        site = self.request.mcp.site
+        seen = self.model
+        for name in text.lstrip("^=@").split("__"):
+            field = seen.exposure.opts.pk if name == "pk" else seen.exposure.options.model_fields.get(name)
+            if field is None:
+                # An annotation of the project, or a lookup after the column.
+                return True
+            if not isinstance(field, ForeignObjectRel):
+                # Do not search JSON, which may hold secrets that are hidden wherever it is shown.
+                if kind_of(field).word == "json":
+                    return False
+                is_own = seen is self.model
+                if seen.field_named(name) is None and not (is_own and is_shown_by_admin(self.model, name)):
+                    return False
+            if field.is_relation and not is_joinable(field):
+                return False
+            related = field.related_model if field.is_relation else None
+            if related is None:
+                return True
+            is_closed = self.exposure.options.closed_exposure(related) is not None
+            if not is_closed and related not in site.exposures:
+                return site.may_show(related)
+            there = followed(self.model, seen, related)
+            if there is None:
+                return False
+            seen = there
+        return True
 
+    def left_out(self) -> list[str]:
+        """Return the readable columns that the search leaves out for this caller, though others search by them."""
+        model = self.model
+        exposure = self.exposure
 
-def unsearched(model: ModelAccess) -> list[str]:
-    """Return the readable columns that a text search leaves out for this caller, though others search by them."""
-    exposure = model.exposure
-    request = model.request
+        def root(text: str) -> str:
+            return text.lstrip("^=@").partition("__")[0]
 
-    def root(text: str) -> str:
-        return text.lstrip("^=@").partition("__")[0]
+        declared = exposure.options.search_fields(self.request)
+        searched = exposure.get_search_fields(self.request)
+        guards = ((text, guards_on(model.access, exposure.model, text.lstrip("^=@"))) for text in searched)
+        looked_at = {root(text) for text, found in guards if found is not None}
+        roots = dict.fromkeys(root(text) for text in declared if not _is_hidden_path(exposure, text))
+        return [name for name in roots if name not in looked_at and model.field_named(name) is not None]
 
-    declared = exposure.options.search_fields(request)
-    searched = exposure.get_search_fields(request)
-    guards = ((text, guards_on(model.access, exposure.model, text.lstrip("^=@"))) for text in searched)
-    looked_at = {root(text) for text, found in guards if found is not None}
-    roots = dict.fromkeys(root(text) for text in declared if not is_hidden_path(exposure, text))
-    return [name for name in roots if name not in looked_at and model.field_named(name) is not None]
-
-
-def searched(model: ModelAccess, queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
-    """Search rows by a text: return those that the exposure's search finds, each once."""
-    exposure = model.exposure
-    request = model.request
-    try:
-        found, may_have_duplicates = exposure.get_search_results(request, queryset, term)
-    except (ValidationError, ValueError):
-        raise ToolError(f"The search does not take {term[:60]!r}. Use filters instead.") from None
-    check_patterns(found, re.split(r"[\s\"']+", term))
-    if may_have_duplicates or not is_part_of(found, queryset, joins=True):
-        return queryset.filter(pk__in=keys_of(found))
-    return found
+    def found_in(self, queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
+        """Return those of the rows that the exposure's search finds by a text, each once."""
+        try:
+            found, may_have_duplicates = self.exposure.get_search_results(self.request, queryset, term)
+        except (ValidationError, ValueError):
+            raise ToolError(f"The search does not take {term[:60]!r}. Use filters instead.") from None
+        check_patterns(found, re.split(r"[\s\"']+", term))
+        if may_have_duplicates or not is_part_of(found, queryset, joins=True):
+            return queryset.filter(pk__in=keys_of(found))
+        return found
 
 
 def search_paths(
@@ -170,9 +184,3 @@ def _unhidden(column: FieldPath | None, way: str, lookup: str, guards: Sequence[
     is_cast = lookup == "exact" and not isinstance(column.field, (CharField, TextField))
     value = Cast(F(way), CharField()) if is_cast else F(way)
     return Unhidden(When(Q(*guards), then=value), lookup=lookup)
-
-
-def check_searchable(model: ModelAccess) -> None:
-    """Refuse a text search of a model that has no search."""
-    if not model.exposure.options.has_search(model.request):
-        raise ToolError(f"{model.exposure.label} has no text search. Use filters instead; describe_model lists them.")

@@ -33,7 +33,7 @@ from .ordering import Orderings, OrderKey, total_order
 from .pagination import PageQuery
 from .path import Path, guarded_values
 from .relative_dates import local_now, seen_from
-from .search import check_searchable
+from .search import TextSearch
 from .suggestions import (
     Suggestions,
     nearest_models,
@@ -419,5 +419,5 @@ class RowArguments:
         most_words = Arguments.MAX_SEARCH_WORDS
         if not is_short_text(value, most) or len(value.split()) > most_words:
             raise ToolError(f"search must be a text of at most {most} characters and {most_words} words.")
-        check_searchable(self.model)
+        TextSearch(self.model).check()
         return str(value.strip())

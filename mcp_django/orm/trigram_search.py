@@ -24,7 +24,7 @@ from .named_filters import Narrowed
 from .pagination import PageQuery, narrowed
 from .query_limits import read_limits
 from .row_reading import read_page
-from .search import is_searched, search_paths, unsearched
+from .search import TextSearch, search_paths
 
 # Minimum similarity of a term and part of a text (pg_trgm, 0 to 1), and minimum share of the best row's similarity.
 LEAST: Final = 0.3
@@ -44,7 +44,7 @@ def similar_page(query: PageQuery, nothing: Page) -> Page:
         page.keys = []
         page.notes.append("nothing matches the search as it is written: these rows are the nearest in spelling")
         return page
-    left = unsearched(query.model)
+    left = TextSearch(query.model).left_out()
     beside = f", which does not look into {', '.join(left)} for you" if left else ""
     page.notes.append(f"nothing matches the search{beside}; try a part of the word, or filters")
     return page
@@ -97,7 +97,7 @@ def _text_paths(model: ModelAccess) -> Iterator[str]:
         name = text.removeprefix("^")
         path = resolve_path(exposure.model, name)
         is_text = path is not None and path.column == name and not path.many and kind_of(path.field).word == "text"
-        if is_text and is_searched(model, name):
+        if is_text and TextSearch(model).looks_into(name):
             yield name
 
 

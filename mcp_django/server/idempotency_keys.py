@@ -26,7 +26,7 @@ from ..context.tool_results import ToolResult
 from ..exceptions import Cancelled, InputRequired, ToolError
 from ..models import KeyedCall
 from ..orm.database_writes import refusals
-from ..orm.query_limits import IN_DOUBT, OutcomeUnknown, write_transaction
+from ..orm.query_limits import OutcomeUnknown, write_transaction
 from ..schema.value_types import is_empty
 from ..tools.base import Tool
 
@@ -103,7 +103,7 @@ class Once:
         with refusals(), write_transaction(self.using):
             stored = self._claim()
         if stored is None:
-            raise OutcomeUnknown(IN_DOUBT)
+            raise OutcomeUnknown
         return stored
 
     def _run(self, work: Callable[[], ToolResult]) -> dict[str, Any]:

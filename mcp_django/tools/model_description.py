@@ -9,7 +9,7 @@ from ..orm.columns import Column
 from ..orm.fields import kind_of
 from ..orm.named_filters import NamedFilter
 from ..orm.ordering import Orderings
-from ..orm.search import unsearched
+from ..orm.search import TextSearch
 from ..orm.uris import Address
 from ..schema.secrets import clean_text
 from .model_overview import MAX_LINE, Overview, computed_word, may_write
@@ -55,7 +55,7 @@ class Description(Overview):
             payload["named_filters"] = named
         if exposure.get_search_fields(request):
             payload["search"] = True
-        if left := unsearched(self.model):
+        if left := TextSearch(self.model).left_out():
             payload["not_searched"] = left
         order = Orderings(self.model).default()
         payload["ordering"] = []

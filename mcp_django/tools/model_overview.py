@@ -18,7 +18,7 @@ from ..orm.columns import Column
 from ..orm.fields import kind_of
 from ..orm.named_filters import NamedFilter
 from ..orm.path import computed_target
-from ..orm.search import unsearched
+from ..orm.search import TextSearch
 from ..runtime.failing_hooks import call_hook
 from ..schema.secrets import clean_text
 from ..scopes import Scope
@@ -105,7 +105,7 @@ class Overview:
         exposure = self.exposure
         may = self.may.replace("view add change delete", "write")
         may += " search" if exposure.get_search_fields(request) else ""
-        may += f", no search in {' '.join(left)}" if (left := unsearched(self.model)) else ""
+        may += f", no search in {' '.join(left)}" if (left := TextSearch(self.model).left_out()) else ""
         payload: dict[str, Any] = {"model": exposure.label, "may": may}
         if exposure.description:
             payload["description"] = clean_text(exposure.description.strip().partition("\n")[0], MAX_LINE)

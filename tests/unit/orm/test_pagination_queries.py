@@ -14,7 +14,7 @@ from mcp_django.orm.access import access_of
 from mcp_django.orm.fields import resolve_path
 from mcp_django.orm.lookups import parse_condition
 from mcp_django.orm.pagination import PageQuery, chunks, narrowed
-from mcp_django.orm.search import check_searchable
+from mcp_django.orm.search import TextSearch
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.library import query_of, reader, site_with
 from tests.testapp.models import Author, Book, Loan, Tag
@@ -105,9 +105,9 @@ def test_a_search_without_search_fields_is_refused_rather_than_ignored() -> None
     site = site_with(Author)
     request = reader(make_superuser(), site)
     with pytest.raises(ToolError, match="Use filters instead"):
-        check_searchable(access_of(request)[site.exposures[Author]])
+        TextSearch(access_of(request)[site.exposures[Author]]).check()
     admins = MCPSite(admin_site=admin.site)
-    check_searchable(access_of(reader(make_superuser("root2"), admins))[admins.exposures[Author]])
+    TextSearch(access_of(reader(make_superuser("root2"), admins))[admins.exposures[Author]]).check()
 
 
 def test_row_118_a_count_is_exact_up_to_its_cap_and_bounded_beyond(monkeypatch: pytest.MonkeyPatch) -> None:

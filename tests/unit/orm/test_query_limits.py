@@ -101,7 +101,7 @@ def test_row_118_resources_and_completions_are_stopped_too(request_: MCPRequest,
 def test_row_118_a_count_that_takes_too_long_costs_no_page(in_a_hurry: None, monkeypatch: pytest.MonkeyPatch) -> None:
     Tag.objects.create(name="tag")
     request = reader(make_superuser(), site_with(Tag))
-    monkeypatch.setattr(PageQuery, "count", lambda query: Tag.objects.filter(pk__lt=ENDLESS).count())
+    monkeypatch.setattr(PageQuery, "total", lambda query: Tag.objects.filter(pk__lt=ENDLESS).count())
     arguments = {"model": "testapp.tag", "count": True, "fields": ["name"]}
     found: Any = call_tool(request, {"name": "query_records", "arguments": arguments})
     assert "isError" not in found
