@@ -20,7 +20,7 @@ from django.utils.crypto import constant_time_compare
 from django.utils.module_loading import import_string
 
 from .conf import settings
-from .context.call_restrictions import NARROWED_TO, narrow
+from .context.call_restrictions import Narrowing
 
 
 class FactName:
@@ -170,8 +170,8 @@ class SignIn:
     def restore(self) -> None:
         """Restore the facts of a call's token on its request; a restricted call gets a restricted user."""
         request = self.request
-        if NARROWED_TO in request.mcp.facts:
-            narrow(request)
+        if Narrowing.FACT in request.mcp.facts:
+            Narrowing.apply(request)
         for fact in settings.SIGN_IN_FACTS:
             fact().restore(request, request.mcp.facts.get(fact.name))
 

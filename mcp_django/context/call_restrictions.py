@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 from urllib.parse import parse_qsl, urlencode
 
 from django.apps import apps
@@ -17,15 +17,11 @@ from django.contrib.auth import get_permission_codename
 
 from ..scopes import Scope
 
-# Name of the fact that holds a token's restriction.
-NARROWED_TO: Final = "narrowed_to"
 # The label of an app or of a model.
 LABEL: Final = re.compile(r"[a-z_][a-z0-9_]{0,99}(\.[a-z_][a-z0-9_]{0,99})?")
 MAX_LABELS: Final = 1_000
 READ_ONLY: Final = "read_only"
 MODELS: Final = "models"
-# The parameters that can restrict calls in the query of an endpoint's URL.
-NARROWING: Final = frozenset({READ_ONLY, MODELS})
 SWITCHES: Final = {"1": True, "true": True, "0": False, "false": False}
 # Methods of a user that return sets of permissions.
 LISTED: Final = ("get_user_permissions", "get_group_permissions", "get_all_permissions")
@@ -42,6 +38,44 @@ class Narrowing:
     labels: frozenset[str] | None = None
     read_only: bool = False
     named: tuple[str, ...] = field(default=())
+
+    # Name of the fact that holds a token's restriction.
+    FACT: ClassVar[str] = "narrowed_to"
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> "Narrowing | None":
+        """Read the call restriction kept with a token, None without one; an unreadable restriction leaves nothing."""
+        kept = facts.get(cls.FACT)
+        if kept is None:
+            return None
+        models = kept.get(MODELS) if isinstance(kept, dict) else ()
+        if not isinstance(kept, dict) or not isinstance(models, list | None):
+            return NOTHING
+        labels = None if models is None else frozenset(map(str, models))
+        return cls(labels, bool(kept.get(READ_ONLY)), tuple(kept.get("named", ())))
+
+    @classmethod
+    def apply(cls, request: Any) -> None:
+        """Restrict a call by the facts of its token; the call's request must have its user and scopes already."""
+        context = request.mcp
+        context.narrowing = found = cls.of(context.facts)
+        if found is None:
+            return
+        if found.read_only:
+            context.scopes -= {Scope.WRITE}
+        if found.labels is not None:
+            request.user = _narrowed_user(request.user, found)
+
+    @classmethod
+    def fact(cls, labels: Collection[str]) -> dict[str, Any]:
+        """Return the restriction to these apps and models, as a fact by its name, to be kept with a token."""
+        wide = [label for label in labels if label.partition(".")[0] == label or not _is_in(label, labels)]
+        return {cls.FACT: {MODELS: sorted(wide)}}
+
+    @staticmethod
+    def can_name(labels: Collection[str]) -> bool:
+        """Return whether a call can be restricted to these: labels of apps and models, and not too many."""
+        return len(labels) <= MAX_LABELS and all(map(LABEL.fullmatch, labels))
 
     def admits(self, model: Any) -> bool:
         """Return whether the call's restriction admits the model; for a many-to-many table, both models."""
@@ -74,30 +108,6 @@ def _permissions_of(label: str) -> frozenset[str]:
         return frozenset()
     names = [get_permission_codename(action, opts) for action in opts.default_permissions]
     return frozenset(f"{opts.app_label}.{name}" for name in (*names, *(name for name, _ in opts.permissions)))
-
-
-def narrowing_of(facts: Mapping[str, Any]) -> Narrowing | None:
-    """Read the call restriction kept with a token, None without one; an unreadable restriction leaves nothing."""
-    kept = facts.get(NARROWED_TO)
-    if kept is None:
-        return None
-    models = kept.get(MODELS) if isinstance(kept, dict) else ()
-    if not isinstance(kept, dict) or not isinstance(models, list | None):
-        return NOTHING
-    labels = None if models is None else frozenset(map(str, models))
-    return Narrowing(labels, bool(kept.get(READ_ONLY)), tuple(kept.get("named", ())))
-
-
-def narrow(request: Any) -> None:
-    """Restrict a call by the facts of its token; the call's request must have its user and scopes already."""
-    context = request.mcp
-    context.narrowing = found = narrowing_of(context.facts)
-    if found is None:
-        return
-    if found.read_only:
-        context.scopes -= {Scope.WRITE}
-    if found.labels is not None:
-        request.user = _narrowed_user(request.user, found)
 
 
 # The user
@@ -138,14 +148,6 @@ def _narrowed(
     return ask_async if is_async else ask
 
 
-# Facts
-
-
-def kept_narrowing(labels: Collection[str]) -> dict[str, Any]:
-    """Return the restriction to these apps and models, as the fact to be kept with a token for its calls."""
-    return {MODELS: sorted(label for label in labels if label.partition(".")[0] == label or not _is_in(label, labels))}
-
-
 def _is_in(label: str, labels: Collection[str]) -> bool:
     return label.partition(".")[0] in labels
 
@@ -162,24 +164,34 @@ def _meet(some: Iterable[str], others: Iterable[str]) -> set[str]:
 # Query of the URL
 
 
-def narrowed_by(facts: Mapping[str, Any], query: str) -> Mapping[str, Any]:
-    """Restrict a call by the query of its URL, as in ``read_only=1&models=shop,crm.customer``; return the facts."""
-    given = _choices(query)
-    if not given:
-        return facts
-    kept = narrowing_of(facts) or Narrowing()
-    read_only = kept.read_only or any(_switch(value) for value in given.get(READ_ONLY, ()))
-    labels = kept.labels
-    named = [label for value in given.get(MODELS, ()) for label in _labels(value)]
-    if MODELS in given:
-        labels = frozenset(named) if labels is None else frozenset(_meet(labels, named))
-    found = {MODELS: None if labels is None else sorted(labels), READ_ONLY: read_only, "named": named}
-    return {**facts, NARROWED_TO: found}
+class NarrowingQuery:
+    """The query of an endpoint's URL, which can restrict calls: ``read_only=1&models=shop,crm.customer``."""
 
+    def __init__(self, query: str) -> None:
+        self.query = query
 
-def kept_query(query: str) -> str:
-    """Return the part of a URL's query that restricts calls, for a URL that a client is sent to."""
-    return urlencode([(name, value) for name, values in _choices(query).items() for value in values])
+    @property
+    def only_narrows(self) -> bool:
+        """Whether the query has no parameters but those that restrict calls."""
+        return {name for name, _ in parse_qsl(self.query, keep_blank_values=True)} <= {READ_ONLY, MODELS}
+
+    def facts(self, facts: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the facts of a token with the restriction of a call by this query."""
+        given = _choices(self.query)
+        if not given:
+            return facts
+        kept = Narrowing.of(facts) or Narrowing()
+        read_only = kept.read_only or any(_switch(value) for value in given.get(READ_ONLY, ()))
+        labels = kept.labels
+        named = [label for value in given.get(MODELS, ()) for label in _labels(value)]
+        if MODELS in given:
+            labels = frozenset(named) if labels is None else frozenset(_meet(labels, named))
+        found = {MODELS: None if labels is None else sorted(labels), READ_ONLY: read_only, "named": named}
+        return {**facts, Narrowing.FACT: found}
+
+    def kept(self) -> str:
+        """Return the part that restricts calls, for a URL that a client is sent to."""
+        return urlencode([(name, value) for name, values in _choices(self.query).items() for value in values])
 
 
 def _choices(query: str) -> dict[str, list[str]]:

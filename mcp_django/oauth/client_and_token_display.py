@@ -16,7 +16,7 @@ from django.utils.translation import gettext as _
 from oauth2_provider.models import refresh_token_expire_timedelta
 from oauth2_provider.settings import oauth2_settings
 
-from ..context.call_restrictions import narrowing_of
+from ..context.call_restrictions import Narrowing
 from ..context.untrusted_text import doubts_about, plain
 from ..emulation.history import made_by
 from ..signin import chosen_words
@@ -163,7 +163,7 @@ def describe(tokens: Collection[Any]) -> None:
         # What the user chose
         facts = facts_by_checksum.get(token.token_checksum, {})
         token.facts = facts
-        narrowing = narrowing_of(facts)
+        narrowing = Narrowing.of(facts)
         token.chosen = [(label, plain(words)) for label, words in chosen_words(facts)]
         token.labels = None
         if narrowing is not None and narrowing.labels is not None:

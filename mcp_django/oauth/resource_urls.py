@@ -9,7 +9,7 @@ Resources are compared as a whole, never by prefix: a token for the origin is no
 from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
-from urllib.parse import parse_qsl, quote, unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from django.conf import settings as django_settings
 from django.core.exceptions import DisallowedHost, ImproperlyConfigured
@@ -18,7 +18,7 @@ from django.urls import get_script_prefix
 from django.utils.module_loading import import_string
 
 from ..conf import settings
-from ..context.call_restrictions import NARROWING
+from ..context.call_restrictions import NarrowingQuery
 from ..routing import ENDPOINTS, SSE_ENDPOINTS
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def canonical(request: HttpRequest | None, resource: str) -> str | None:
     fragment, is not a resource (RFC 8707, section 2).
     """
     base, _, query = resource.partition("?")
-    if query and "#" not in query and {name for name, _ in parse_qsl(query, keep_blank_values=True)} <= NARROWING:
+    if query and "#" not in query and NarrowingQuery(query).only_narrows:
         resource = base
     urls = (resource_url(request, path) for path in endpoints())
     if (url := next((url for url in urls if same_resource(url, resource)), None)) or _normalise(resource) is None:

@@ -29,7 +29,7 @@ from oauth2_provider.models import (
 from oauth2_provider.settings import oauth2_settings
 
 from ..conf import settings
-from ..context.call_restrictions import NARROWED_TO, kept_narrowing
+from ..context.call_restrictions import Narrowing
 from ..models import LinkedIdentity, ServiceAccount, TokenFacts
 from ..orm.pagination import chunks
 from ..scopes import join
@@ -82,7 +82,7 @@ def facts_of_family(family: UUID | None) -> dict[str, Any]:
 def chosen(models: Collection[str], days: int | None) -> dict[str, Any]:
     """Return the facts of a token that its user limits: to apps and models (none for all), to so many days."""
     until = {} if days is None else {UNTIL: int(time.time()) + days * 24 * 3600}
-    return until | ({NARROWED_TO: kept_narrowing(models)} if models else {})
+    return until | (Narrowing.fact(models) if models else {})
 
 
 def until_of(facts: Mapping[str, Any]) -> datetime | None:

@@ -40,7 +40,7 @@ from oauth2_provider.settings import oauth2_settings
 from oauthlib.oauth2 import InvalidClientError, InvalidRequestError, OAuth2Error
 
 from ..conf import settings
-from ..context.call_restrictions import LABEL, MAX_LABELS
+from ..context.call_restrictions import Narrowing
 from ..context.untrusted_text import plain
 from ..problems import LoginReturn, Problem
 from ..runtime.cache_and_rate_limits import RateLimit, cache
@@ -125,7 +125,7 @@ class ConsentForm(AllowForm):
         cleaned["allow"] = bool(cleaned.get("allow") and granted)
         cleaned["scope"] = " ".join(granted)
         cleaned["models"] = cast(QueryDict, self.data).getlist("models")
-        if len(cleaned["models"]) > MAX_LABELS or not all(map(LABEL.fullmatch, cleaned["models"])):
+        if not Narrowing.can_name(cleaned["models"]):
             # Ignoring an invalid label could give access to more than the user meant.
             raise forms.ValidationError("unknown model")
         return cleaned

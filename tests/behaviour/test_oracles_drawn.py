@@ -16,7 +16,7 @@ import pytest
 from django.db import connection
 
 from mcp_django import MCPSite
-from mcp_django.context.call_restrictions import NARROWED_TO, kept_narrowing, narrow
+from mcp_django.context.call_restrictions import Narrowing
 from mcp_django.context.request import MCPRequest
 from mcp_django.context.tool_results import ToolResult
 from mcp_django.exceptions import NotFound, ToolError
@@ -501,9 +501,9 @@ class Caller:
     labels: tuple[str, ...] = ()
 
     def request(self) -> MCPRequest:
-        facts = {NARROWED_TO: kept_narrowing(self.labels)} if self.labels else {}
+        facts = Narrowing.fact(self.labels) if self.labels else {}
         request = request_of(self.user, self.site, scopes=frozenset({"mcp:read", "mcp:write"}), facts=facts)
-        narrow(request)
+        Narrowing.apply(request)
         return request
 
 

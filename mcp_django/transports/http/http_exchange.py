@@ -22,7 +22,7 @@ from django.utils.functional import cached_property
 
 from ...conf import settings
 from ...context.call_record import CallRecord
-from ...context.call_restrictions import UnreadableAddress, narrowed_by
+from ...context.call_restrictions import NarrowingQuery, UnreadableAddress
 from ...context.database_errors import Trouble
 from ...context.refused_request_log import report
 from ...context.request import MCPRequest, read_scope
@@ -310,7 +310,7 @@ class Exchange:
             self.original.user = request.user
             self.original._acached_user = request.user
         if self.query:
-            context.facts = narrowed_by(context.facts, self.query)
+            context.facts = NarrowingQuery(self.query).facts(context.facts)
         SignIn(request).restore()
         self.caller.count_call()
         self._hold(self.caller.hold_call())

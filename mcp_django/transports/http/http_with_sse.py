@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Final
 from urllib.parse import parse_qs, quote
 
-from ...context.call_restrictions import kept_query
+from ...context.call_restrictions import NarrowingQuery
 from ...oauth.bearer import ProtectedResource
 from ...protocol.eras import Call, Rejected, classify
 from ...protocol.messages import Message
@@ -111,7 +111,7 @@ class SharedStream:
         self.changes = SessionChanges(exchange, session, self.mailbox)
         await connection.open_stream(exchange.cors())
         path = f"{exchange.request.META['SCRIPT_NAME']}{exchange.resource.path}{MESSAGES}"
-        narrowed = kept_query(exchange.query)
+        narrowed = NarrowingQuery(exchange.query).kept()
         where = f"{path}?{PARAMETER}={quote(self.session_id)}{'&' if narrowed else ''}{narrowed}"
         tail = Tail(exchange, self.stream.id, 0, session.version)
         is_listening = asyncio.Event()

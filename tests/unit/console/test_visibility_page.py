@@ -3,7 +3,7 @@ from django.contrib.auth import get_user_model
 from oauth2_provider.models import AccessToken
 
 from mcp_django import ModelExposure, site
-from mcp_django.context.call_restrictions import NARROWED_TO, kept_narrowing
+from mcp_django.context.call_restrictions import Narrowing
 from mcp_django.models import TokenFacts
 from tests.factories import make_author, make_user
 from tests.oauth_flow import Flow
@@ -56,7 +56,7 @@ def test_the_access_of_a_client_counts_with_its_scopes_and_records(admin):
     Flow().tokens()
     token = AccessToken.objects.get()
     facts = TokenFacts.objects.get(token=token.token_checksum)
-    facts.facts = {**facts.facts, NARROWED_TO: kept_narrowing(["testapp.author"])}
+    facts.facts = {**facts.facts, **Narrowing.fact(["testapp.author"])}
     facts.save()
     user = token.user
     user.is_superuser = user.is_staff = True

@@ -5,7 +5,7 @@ from django.contrib.auth.models import Permission
 
 from mcp_django import MCPSite, site
 from mcp_django.console.visibility_report import VisibilityReport, tokens
-from mcp_django.context.call_restrictions import NARROWED_TO, READ_ONLY, kept_narrowing
+from mcp_django.context.call_restrictions import READ_ONLY, Narrowing
 from mcp_django.models import CallEntry, Switch
 from mcp_django.operating.switches import Off, board, set_switch
 from mcp_django.scopes import Scope
@@ -53,7 +53,7 @@ def test_fields_and_filters_are_those_that_describe_model_tells(admin):
 
 
 def test_a_narrowed_access_is_the_reason_for_what_it_leaves_out(admin):
-    facts = {NARROWED_TO: {**kept_narrowing(["testapp.book"]), READ_ONLY: True}}
+    facts = {Narrowing.FACT: {"models": ["testapp.book"], READ_ONLY: True}}
     view = VisibilityReport.of(site, admin, [Scope.READ, Scope.WRITE], facts=facts)
     assert [model.label for model in view.models] == ["testapp.book"]
     assert reasons(view.missing_models)["testapp.author"] == "the access is only for other records"
@@ -61,7 +61,7 @@ def test_a_narrowed_access_is_the_reason_for_what_it_leaves_out(admin):
     assert reasons(view.missing_tools)["publish_testapp_book"] == "the access is read-only"
 
 
-@pytest.mark.parametrize("facts", [{}, {NARROWED_TO: {**kept_narrowing(["testapp.book"]), READ_ONLY: True}}])
+@pytest.mark.parametrize("facts", [{}, {Narrowing.FACT: {"models": ["testapp.book"], READ_ONLY: True}}])
 def test_where_nothing_can_be_changed_actions_are_missing_for_that_reason(admin, settings, facts):
     if not facts:
         settings.MCP_DJANGO = settings.MCP_DJANGO | {"READ_ONLY": True}

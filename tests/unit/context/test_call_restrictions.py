@@ -12,16 +12,7 @@ from django.contrib.auth.models import AnonymousUser, User
 from django.contrib.contenttypes.models import ContentType
 
 from mcp_django import MCPSite, ModelExposure
-from mcp_django.context.call_restrictions import (
-    NARROWED_TO,
-    Narrowing,
-    UnreadableAddress,
-    kept_narrowing,
-    kept_query,
-    narrow,
-    narrowed_by,
-    narrowing_of,
-)
+from mcp_django.context.call_restrictions import Narrowing, NarrowingQuery, UnreadableAddress
 from mcp_django.context.request import MCPRequest
 from mcp_django.emulation.inline_rows import PageInlines
 from mcp_django.oauth.resource_urls import resource_url
@@ -50,27 +41,27 @@ def at(address: str, user: Any, **options: Any) -> MCPClient:
 
 def test_what_cannot_be_read_leaves_nothing() -> None:
     for kept in ("shop", ["shop"], 1, {"models": "shop"}, {"models": {"shop": 1}}):
-        found = narrowing_of({NARROWED_TO: kept})
+        found = Narrowing.of({Narrowing.FACT: kept})
         assert found is not None
         assert not found.admits(Book)
-    assert narrowing_of({}) is None
+    assert Narrowing.of({}) is None
 
 
 def test_the_address_narrows_what_the_token_is_for() -> None:
-    kept = {NARROWED_TO: kept_narrowing(["testapp.book", "auth"])}
-    found = narrowing_of(narrowed_by(kept, "models=testapp,auth.user"))
+    kept = Narrowing.fact(["testapp.book", "auth"])
+    found = Narrowing.of(NarrowingQuery("models=testapp,auth.user").facts(kept))
     assert found == Narrowing(frozenset({"testapp.book", "auth.user"}), named=("testapp", "auth.user"))
-    apart = narrowing_of(narrowed_by(kept, "models=admin"))
+    apart = Narrowing.of(NarrowingQuery("models=admin").facts(kept))
     assert apart is not None
     assert apart.labels == frozenset()
 
 
 def test_an_address_does_not_let_go_of_read_only() -> None:
-    kept = {NARROWED_TO: {"read_only": True}}
-    found = narrowing_of(narrowed_by(kept, "read_only=0"))
+    kept = {Narrowing.FACT: {"read_only": True}}
+    found = Narrowing.of(NarrowingQuery("read_only=0").facts(kept))
     assert found is not None
     assert found.read_only
-    assert narrowed_by(kept, "other=1") is kept
+    assert NarrowingQuery("other=1").facts(kept) is kept
 
 
 @pytest.mark.parametrize(
@@ -80,24 +71,24 @@ def test_an_address_does_not_let_go_of_read_only() -> None:
 )
 def test_a_query_that_cannot_be_meant_is_refused(query: str) -> None:
     with pytest.raises(UnreadableAddress):
-        narrowed_by({}, query)
+        NarrowingQuery(query).facts({})
 
 
 def test_only_what_narrows_is_kept_of_a_query() -> None:
-    assert kept_query("session_id=x&models=shop.order&read_only=1&a=b") == "models=shop.order&read_only=1"
-    assert kept_query("session_id=x") == ""
+    assert NarrowingQuery("session_id=x&models=shop.order&read_only=1&a=b").kept() == "models=shop.order&read_only=1"
+    assert NarrowingQuery("session_id=x").kept() == ""
 
 
 def test_a_model_goes_with_its_app() -> None:
-    assert kept_narrowing(["shop", "shop.order", "auth.user"]) == {"models": ["auth.user", "shop"]}
+    assert Narrowing.fact(["shop", "shop.order", "auth.user"]) == {Narrowing.FACT: {"models": ["auth.user", "shop"]}}
 
 
 # The user
 
 
 def narrowed(user: Any, *labels: str) -> Any:
-    request = SimpleNamespace(user=user, mcp=SimpleNamespace(facts={NARROWED_TO: {"models": list(labels)}}))
-    narrow(request)
+    request = SimpleNamespace(user=user, mcp=SimpleNamespace(facts={Narrowing.FACT: {"models": list(labels)}}))
+    Narrowing.apply(request)
     return request.user
 
 
@@ -182,7 +173,7 @@ def test_hooks_of_the_project_do_not_widen_it(kind: type[ModelExposure]) -> None
     site.register(Author, kind)
     site.register(Book, kind)
     request = request_of(make_user("guest"), site)
-    request.mcp.facts = {NARROWED_TO: {"models": ["testapp.book"]}}
+    request.mcp.facts = {Narrowing.FACT: {"models": ["testapp.book"]}}
     SignIn(request).act_as(request.user, frozenset({"mcp:read", "mcp:write"}))
     assert [exposure.label for exposure in access_of(request).exposures] == ["testapp.book"]
     author, book = (access_of(request)[site.exposures[model]] for model in (Author, Book))
@@ -222,7 +213,7 @@ def test_inlines_of_what_is_left_out_are_not_there() -> None:
     exposure = site.exposures[Author]
     assert [inline.admin.model for inline in PageInlines(access_of(request)[exposure], author).all] == [Profile]
     assert len(PageInlines(access_of(request)[exposure], author).formsets(author)) == 1
-    request.mcp.facts = {NARROWED_TO: {"models": ["testapp.author"]}}
+    request.mcp.facts = {Narrowing.FACT: {"models": ["testapp.author"]}}
     SignIn(request).act_as(request.user, request.mcp.scopes)
     assert PageInlines(access_of(request)[exposure], author).all == []
     assert PageInlines(access_of(request)[exposure], author).formsets(author) == []
@@ -317,7 +308,7 @@ def questions(book: Book) -> list[tuple[str, dict[str, Any]]]:
 def by_token(user: Any, *labels: str) -> MCPClient:
     """A client whose token is for these models alone."""
     client = MCPClient(user)
-    facts = {NARROWED_TO: kept_narrowing(labels)}
+    facts = Narrowing.fact(labels)
     token = issue_token(user, scopes=["mcp:read", "mcp:write"], resource=resource_url(None, "/mcp"), facts=facts)
     client.headers["Authorization"] = f"Bearer {token}"
     return client
@@ -381,7 +372,7 @@ def test_an_excluded_model_answers_like_one_that_the_user_may_not_view(way: str)
 def test_a_subscriber_hears_of_what_is_left_alone() -> None:
     root = make_superuser()
     request = request_of(root)
-    request.mcp.facts = narrowed_by({}, "models=testapp.book&read_only=1")
+    request.mcp.facts = NarrowingQuery("models=testapp.book&read_only=1").facts({})
     SignIn(request).act_as(root, request.mcp.scopes)
     caller = Subscriber(request)
     later = caller.request(User.objects.get())
@@ -419,7 +410,7 @@ def test_an_app_brings_the_permissions_of_its_models() -> None:
 def test_a_token_without_a_restriction_narrows_nothing() -> None:
     user = make_superuser()
     request = SimpleNamespace(user=user, mcp=SimpleNamespace(facts={}, narrowing=None))
-    narrow(request)
+    Narrowing.apply(request)
     assert request.user is user
     assert request.mcp.narrowing is None
 

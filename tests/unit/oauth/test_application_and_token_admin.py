@@ -8,7 +8,7 @@ from django.contrib.admin.models import DELETION, LogEntry
 from django.test import Client
 from oauth2_provider.models import AccessToken, Application, Grant
 
-from mcp_django.context.call_restrictions import NARROWED_TO, kept_narrowing
+from mcp_django.context.call_restrictions import Narrowing
 from mcp_django.models import LinkedIdentity
 from mcp_django.oauth.bearer import verify
 from mcp_django.oauth.last_use import note_use
@@ -157,7 +157,7 @@ def users() -> set[str]:
 
 
 def test_the_list_says_for_which_models_and_from_where(admin: Client) -> None:
-    row, _ = issue("ada", **{NARROWED_TO: kept_narrowing(["testapp.author"])})
+    row, _ = issue("ada", **Narrowing.fact(["testapp.author"]))
     note_use(row.token_checksum, "192.0.2.7")
     for path in (TOKENS, f"{TOKENS}{row.pk}/change/"):
         text = admin.get(path).text

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import mcp_django
-from mcp_django.context.call_restrictions import MODELS, NARROWED_TO, narrow
+from mcp_django.context.call_restrictions import MODELS, Narrowing
 from mcp_django.context.request import MCPRequest
 from mcp_django.emulation.deleting import Deleting
 from mcp_django.emulation.picked_rows import Selection
@@ -91,10 +91,12 @@ def test_nor_is_that_of_the_same_person_signed_in_anew(book: Book) -> None:
 
 
 def test_access_that_was_taken_before_the_call_was_narrowed_is_not_used(book: Book) -> None:
-    request = request_of(make_superuser(), site_with(Book, Author), facts={NARROWED_TO: {MODELS: ["testapp.author"]}})
+    request = request_of(
+        make_superuser(), site_with(Book, Author), facts={Narrowing.FACT: {MODELS: ["testapp.author"]}}
+    )
     kept = model_of(request)
     assert kept.get_row(book.pk) == book
-    narrow(request)
+    Narrowing.apply(request)
     with pytest.raises(NotFound):
         kept.get_row(book.pk)
     assert not model_of(request).is_there

@@ -10,7 +10,7 @@ from django.db import connection, transaction
 from django.test import override_settings
 
 from mcp_django import ToolError
-from mcp_django.context.call_restrictions import NARROWED_TO
+from mcp_django.context.call_restrictions import Narrowing
 from mcp_django.context.confirmation import REFUSED
 from mcp_django.context.tool_results import ToolResult
 from mcp_django.exceptions import NotFound
@@ -459,7 +459,7 @@ def test_row_85_no_argument_makes_a_tool_fail(root, name):
 def test_tools_of_a_model_that_is_left_out_are_not_there(root):
     client = mcp(root)
     whole = set(names(client))
-    facts = {NARROWED_TO: {"models": [Item._meta.label_lower]}}
+    facts = {Narrowing.FACT: {"models": [Item._meta.label_lower]}}
     token = issue_token(root, scopes=["mcp:read", "mcp:write"], resource=resource_url(None, "/rest"), facts=facts)
     client.headers["Authorization"] = f"Bearer {token}"
     sources = {tool.name: getattr(tool.route.viewset, "queryset", None) for tool in site.function_tools()}
