@@ -5,9 +5,10 @@ returns, and never counts.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from types import MappingProxyType
 from typing import Any, ClassVar, Final
 from uuid import UUID
 
@@ -97,6 +98,7 @@ class Completion:
 
 
 NOTHING: Final = Completion()
+NO_ROWS: Final[Mapping[str, tuple[type[Model], str]]] = MappingProxyType({})
 
 
 def is_usable(value: str) -> bool:
@@ -139,16 +141,19 @@ class ModelValues:
         self.request = model.request
         self.exposure = model.exposure
 
-    def keys(self, text: str, conditions: Sequence[Condition] = ()) -> Completion:
+    def keys(self, text: str, chosen: Mapping[str, tuple[type[Model], str]] = NO_ROWS) -> Completion:
         """Complete a primary key of the model's rows, as URIs and arguments spell it.
 
         The row with that key comes first, then keys that begin with the text, then rows whose label does, then results
-        of the exposure's search. :meth:`.AllowedFilter.find` must admit the ``conditions``.
+        of the exposure's search. ``chosen`` are rows that have been chosen already, by name of a foreign key: model and
+        key of each, such as that of the author whose books are wanted.
         """
         if not _is_searchable(text):
             return NOTHING
         text = text.strip()
         names = [field.attname for field in self.exposure.opts.pk_fields]
+        pointing = (self._of_row(name, model, key) for name, (model, key) in chosen.items())
+        conditions = [condition for condition in pointing if condition is not None]
 
         def keys() -> Iterator[str]:
             for rows in self._rows(text, conditions):
@@ -243,7 +248,7 @@ class ModelValues:
                 if value is not UNDECODABLE:
                     yield _spelt(value)
 
-    def of_row(self, name: str, model: type[Model], text: str) -> Condition | None:
+    def _of_row(self, name: str, model: type[Model], text: str) -> Condition | None:
         """Return the condition that the foreign key of this name points to the row with this key.
 
         Returns None if it is no foreign key to that model by which the caller may filter, or if there is no such key.

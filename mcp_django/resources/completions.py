@@ -7,7 +7,7 @@ bounded queries, for one more value than it returns, and never counts.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,7 +21,6 @@ from ..functions.project_function import ProjectFunction, resolved, speaking_pla
 from ..orm.access import access_of
 from ..orm.column_values import pk_text
 from ..orm.completed_values import Completion, ModelValues
-from ..orm.conditions import Condition
 from ..orm.uris import Address, ParsedURI
 from ..protocol.uri_templates import UriTemplate
 from ..schema.json_values import to_jsonable
@@ -101,8 +100,7 @@ class Completer:
             model = access_of(request)[exposure] if exposure is not None else None
             if model is None or not model.is_there:
                 return NOTHING
-            values = ModelValues(model)
-            return values.keys(value, self._conditions(values, context))
+            return ModelValues(model).keys(value, self._chosen(context))
         if kind.alternatives:
             parts = [self._by_type(request, member, value, context) for member in kind.alternatives]
             merged = Completion.of(text for part in parts for text in part.values)
@@ -111,17 +109,14 @@ class Completer:
             return Completion.ranked(kind.closed_list, value.strip())
         return NOTHING
 
-    def _conditions(self, values: ModelValues, context: Mapping[str, str]) -> Sequence[Condition]:
-        """Return conditions for completions from arguments already chosen, such as only books of the chosen author."""
-        found = []
+    def _chosen(self, context: Mapping[str, str]) -> Mapping[str, tuple[Any, str]]:
+        """Return the rows that other arguments have chosen already, with model and key of each, by parameter."""
+        found = {}
         for name, value in context.items():
             kind = self.types.get(name)
             related = kind.not_null.row_model if kind is not None else None
-            condition = None
             if related is not None and value:
-                condition = values.of_row(name, related, value)
-            if condition is not None:
-                found.append(condition)
+                found[name] = (related, value)
         return found
 
 

@@ -21,8 +21,8 @@ def root():
     return reader(make_superuser(), default_site)
 
 
-def keys(request, model, text, *conditions):
-    found = ModelValues(access_of(request)[request.mcp.site.exposures[model]]).keys(text, conditions)
+def keys(request, model, text):
+    found = ModelValues(access_of(request)[request.mcp.site.exposures[model]]).keys(text)
     return list(found.values)
 
 
