@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, islice
 from operator import attrgetter
-from types import MappingProxyType
 from typing import Any, Final
 
 from django.core.exceptions import ObjectDoesNotExist
@@ -42,7 +41,6 @@ from .undecodable_values import UNDECODABLE, is_undecodable, salvaged_rows
 
 # Maximum number of joins for labels, because databases limit the tables of one query. Further labels cost queries.
 MAX_JOINS: Final = 20
-NO_LABELS: Final[Mapping[str, str | None]] = MappingProxyType({})
 
 
 @lru_cache(maxsize=2048)
@@ -167,18 +165,19 @@ def show_rows(
     rows: Sequence[Model],
     columns: tuple[Column, ...],
     text_limit: int | None = None,
-    labels: Mapping[str, str | None] = NO_LABELS,
+    labels: Mapping[str, str | None] | None = None,
 ) -> Page:
     """Turn model instances that were read into a page of JSON rows. Text is cut only if there is a ``text_limit``.
 
     ``labels`` are labels that are known already, by the path of their column; they require that there is only one row.
     """
+    known = labels or {}
     joins: list[str | None] = [None] * len(columns)
-    if labels:
+    if known:
         paths = [joined_label(model.request, column) if column.is_foreign_key else None for column in columns]
-        joins = [path if path in labels else None for path in paths]
+        joins = [path if path in known else None for path in paths]
     layout = layout_of(model.exposure, columns, (), tuple(joins), text_limit)
-    read: Columns = [[labels[path]] if path in labels else list(map(_getter(path), rows)) for path in layout.paths]
+    read: Columns = [[known[path]] if path in known else list(map(_getter(path), rows)) for path in layout.paths]
     return Rows(model, layout, read, rows, len(rows)).page()
 
 
@@ -335,58 +334,63 @@ class FoundRow:
     row: Model
     labels: Mapping[str, str | None]
 
+    @classmethod
+    def find(cls, model: ModelAccess, pk: Any) -> "FoundRow":
+        """Read one row by its primary key, with the labels of the rows to which its foreign keys point.
 
-def find_row(model: ModelAccess, pk: Any) -> FoundRow:
-    """Read one row by its primary key, with the labels of the rows to which its foreign keys point.
+        It comes from a compiled query, if these are on and the exposure's rows are all rows of the table. Otherwise the
+        exposure's own queryset gives it, which may have annotations and classes that a compiled query does not know.
 
-    It comes from a compiled query, if these are on and the exposure's rows are all rows of the table. Otherwise the
-    exposure's own queryset gives it, which may have annotations and classes that a compiled query does not know.
-    """
-    request = model.request
-    exposure = model.exposure
-    manager: Any = exposure.model._default_manager
-    if not CompiledQuery.is_on() or not exposure.options.has_every_row or manager._queryset_class is not QuerySet:
-        return FoundRow(whole_row(model, pk), {})
-    using = str(manager.db)
-    try:
-        params = key_params(exposure.opts, model.parse_pk(pk), using)
-    except ToolError:
-        raise NotFound from None
-    columns = Column.all(exposure, model.fields)
-    names = [field.attname for field in exposure.opts.concrete_fields]
-    labels = [joined_label(request, column) for column in columns if column.is_foreign_key]
-    joins = tuple([label for label in labels if label is not None][:MAX_JOINS])
-
-    def build() -> CompiledQuery:
-        rows = exposure.get_queryset(request).filter(by_key(exposure.opts)).order_by()
-        ways = [name for join in joins for name in ways_to(join)]
-        return CompiledQuery.for_values(with_labels(rows, [*names, *joins], ways), using)
-
-    try:
-        found = CompiledQuery.for_key((exposure, using, "row", joins), build).run(using, params)
-    except Exception as error:
-        if not is_undecodable(error):
-            raise
-        found = []
-    if not found:
-        return FoundRow(whole_row(model, pk), {})
-    row = exposure.model.from_db(using, names, found[0][: len(names)])
-    if not model.may_row("view", row):
-        raise NotFound
-    return FoundRow(row, dict(zip(joins, found[0][len(names) :], strict=True)))
-
-
-def whole_row(model: ModelAccess, pk: Any) -> Model:
-    """Read one row by its primary key from the exposure's own queryset, or as much of the row as can be decoded."""
-    try:
-        return model.get_row(pk)
-    except Unreadable:
+        Raises ``NotFound`` if the caller has no access to such a row.
+        """
+        request = model.request
         exposure = model.exposure
-        rows = exposure.get_queryset(model.request).filter(pk=model.parse_pk(pk))
-        row = next(iter(salvaged_rows([rows.order_by()], rows, 1)), None)
-        if row is None or not model.may_row("view", row):
+        manager: Any = exposure.model._default_manager
+        if not CompiledQuery.is_on() or not exposure.options.has_every_row or manager._queryset_class is not QuerySet:
+            return cls.whole(model, pk)
+        using = str(manager.db)
+        try:
+            params = key_params(exposure.opts, model.parse_pk(pk), using)
+        except ToolError:
             raise NotFound from None
-        return row
+        columns = Column.all(exposure, model.fields)
+        names = [field.attname for field in exposure.opts.concrete_fields]
+        labels = [joined_label(request, column) for column in columns if column.is_foreign_key]
+        joins = tuple([label for label in labels if label is not None][:MAX_JOINS])
+
+        def build() -> CompiledQuery:
+            rows = exposure.get_queryset(request).filter(by_key(exposure.opts)).order_by()
+            ways = [name for join in joins for name in ways_to(join)]
+            return CompiledQuery.for_values(with_labels(rows, [*names, *joins], ways), using)
+
+        try:
+            found = CompiledQuery.for_key((exposure, using, "row", joins), build).run(using, params)
+        except Exception as error:
+            if not is_undecodable(error):
+                raise
+            found = []
+        if not found:
+            return cls.whole(model, pk)
+        row = exposure.model.from_db(using, names, found[0][: len(names)])
+        if not model.may_row("view", row):
+            raise NotFound
+        return cls(row, dict(zip(joins, found[0][len(names) :], strict=True)))
+
+    @classmethod
+    def whole(cls, model: ModelAccess, pk: Any) -> "FoundRow":
+        """Read one row by its primary key from the exposure's own queryset, or as much of the row as can be decoded.
+
+        Raises ``NotFound`` if the caller has no access to such a row.
+        """
+        try:
+            return cls(model.get_row(pk), {})
+        except Unreadable:
+            exposure = model.exposure
+            rows = exposure.get_queryset(model.request).filter(pk=model.parse_pk(pk))
+            row = next(iter(salvaged_rows([rows.order_by()], rows, 1)), None)
+            if row is None or not model.may_row("view", row):
+                raise NotFound from None
+            return cls(row, {})
 
 
 def _with_loaded(queryset: QuerySet[Any], paths: set[str]) -> QuerySet[Any]:

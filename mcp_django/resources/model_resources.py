@@ -22,7 +22,7 @@ from ..context.tickets import Ticket
 from ..exceptions import NotFound, ToolError
 from ..orm.access import ModelAccess, access_of
 from ..orm.pagination import Cursor
-from ..orm.row_reading import find_row
+from ..orm.row_reading import FoundRow
 from ..orm.serializer_columns import represented
 from ..orm.uris import Address, ParsedURI
 from ..protocol.errors import InvalidParams
@@ -150,7 +150,7 @@ class ModelResource:
             # Put it before the rows, because some clients cut off the end of long texts.
             following_page = Address(model).page(cursor=following, **query)
             return {"next": following_page, **payload}
-        found = find_row(model, pk)
+        found = FoundRow.find(model, pk)
         return Record(model, found.row, found.labels).payload()
 
 

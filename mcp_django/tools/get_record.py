@@ -11,7 +11,7 @@ from ..context.tool_results import ToolResult
 from ..exceptions import NotFound, ToolError
 from ..orm.access import ModelAccess, access_of
 from ..orm.row_finder import RowFinder
-from ..orm.row_reading import FoundRow, find_row
+from ..orm.row_reading import FoundRow
 from ..orm.suggestions import with_argument
 from ..orm.tool_arguments import Arguments
 from ..orm.uris import ParsedURI
@@ -89,12 +89,12 @@ class GetRecord(RecordTool):
         key = model.bare_pk(key)
         request.go_to(exposure, "change", key)
         try:
-            return model, find_row(model, key)
+            return model, FoundRow.find(model, key)
         except NotFound:
             pass
         key = RowFinder(model).key(key, RowFinder.NOT_FOUND, partial(with_argument, "pk"))
         request.go_to(exposure, "change", key)
-        return model, find_row(model, key)
+        return model, FoundRow.find(model, key)
 
 
 def find_row_by_uri(request: MCPRequest, uri: Any) -> tuple[ModelAccess, FoundRow]:
@@ -105,4 +105,4 @@ def find_row_by_uri(request: MCPRequest, uri: Any) -> tuple[ModelAccess, FoundRo
     if address.pk is None or address.field_name is not None:
         raise NotFound
     request.go_to(model.exposure, "change", address.pk)
-    return model, find_row(model, address.pk)
+    return model, FoundRow.find(model, address.pk)

@@ -15,7 +15,7 @@ from ..orm.columns import Column
 from ..orm.labels import label_of
 from ..orm.nearest_names import Misnamed
 from ..orm.pagination import PageQuery
-from ..orm.row_reading import NO_LABELS, read_page, show_rows
+from ..orm.row_reading import read_page, show_rows
 from ..orm.suggestions import with_field
 from ..orm.tool_arguments import Arguments, RowArguments
 from ..orm.uris import Address
@@ -28,7 +28,7 @@ MAX_RELATED: Final = 20
 
 class Record:
     """Record for ``get_record``: one row as a caller sees it; ``labels`` are those that
-    :func:`~mcp_django.orm.row_reading.find_row` found.
+    :class:`~mcp_django.orm.row_reading.FoundRow` has.
 
     Long texts are cut only at ``text_limit``, or if the whole record would be longer than ``RESULT_CHARS``.
     """
@@ -37,7 +37,7 @@ class Record:
         self,
         model: ModelAccess,
         row: Model,
-        labels: Mapping[str, str | None] = NO_LABELS,
+        labels: Mapping[str, str | None] | None = None,
         text_limit: int | None = None,
     ) -> None:
         self.model = model

@@ -26,7 +26,7 @@ from ..orm.column_values import pk_text, render
 from ..orm.database_writes import one_transaction, refusals
 from ..orm.labels import label_of
 from ..orm.row_finder import RowFinder
-from ..orm.row_reading import find_row, whole_row
+from ..orm.row_reading import FoundRow
 from ..orm.tool_arguments import Arguments
 from ..schema.value_types import FREE_OBJECT, KEY
 from ..scopes import Scope
@@ -127,13 +127,13 @@ class WriteTool(Tool):
         if is_plain and connections[using].features.has_select_for_update:
             with suppress(Unreadable):
                 return model.get_row(pk, lock=True)
-        row = whole_row(model, pk)
+        row = FoundRow.whole(model, pk).row
         using = router.db_for_write(exposure.model, instance=row)
         if connections[using].features.has_select_for_update:
             rows = exposure.model._base_manager.using(using).filter(pk=row.pk)
             list(rows.select_for_update().values_list("pk"))
             try:
-                row = whole_row(model, pk)
+                row = FoundRow.whole(model, pk).row
             except NotFound:
                 raise ToolError(RowFinder.NOT_FOUND) from None
         return row
@@ -154,7 +154,7 @@ class WriteTool(Tool):
         request.go_to(exposure, "change", row.pk)
         try:
             # Read the row again as the caller sees it, with the annotations of the queryset.
-            found = find_row(saving.model, pk_text(row.pk))
+            found = FoundRow.find(saving.model, pk_text(row.pk))
         except NotFound:
             head |= {"model": exposure.label, "pk": render(row.pk), "note": GONE}
             return ToolResult(structured=head)

@@ -16,7 +16,7 @@ from mcp_django.exceptions import ToolError
 from mcp_django.orm.access import access_of
 from mcp_django.orm.column_values import pk_text
 from mcp_django.orm.row_finder import RowFinder
-from mcp_django.orm.row_reading import find_row
+from mcp_django.orm.row_reading import FoundRow
 from mcp_django.tools.get_record import GetRecord
 from mcp_django.tools.record import Record
 from mcp_django.tools.write_tools import DeleteRecord, UpdateRecord
@@ -210,7 +210,7 @@ def test_a_record_makes_no_query_for_its_version_where_it_has_no_inlines(
     with CaptureQueriesContext(connection) as queries:
         shown = call(GET, request, model="testapp.book", pk=book.pk)
     with django_assert_num_queries(len(queries)):
-        row = find_row(access_of(request)[request.mcp.site.exposures[Book]], book.pk)
+        row = FoundRow.find(access_of(request)[request.mcp.site.exposures[Book]], book.pk)
         Record(access_of(request)[request.mcp.site.exposures[Book]], row.row, row.labels).payload()
     only_title = call(GET, request, model="testapp.book", pk=book.pk, fields=["title"])
     assert only_title["version"] == shown["version"]

@@ -21,7 +21,7 @@ from mcp_django.orm.compiled_queries import (
     shape_of,
 )
 from mcp_django.orm.permission_queries import load_permissions
-from mcp_django.orm.row_reading import find_row, read_page, show_rows
+from mcp_django.orm.row_reading import FoundRow, read_page, show_rows
 from tests.configured import configured
 from tests.factories import make_book, make_superuser
 from tests.library import MODELS, make_library, query_of, reader, shown, site_with
@@ -59,7 +59,7 @@ def test_pages_and_rows_are_the_same(model: Any, stable: bool | None, refuse: An
         pages = [read_page(query_of(request, exposure, limit=3, text_limit=20))]
         while pages[-1].more:
             pages.append(read_page(query_of(request, exposure, limit=3, text_limit=20, after=pages[-1].keys[-1])))
-        found = [find_row(access_of(request)[exposure], pk_text(row.pk)) for row in exposure.get_queryset(request)]
+        found = [FoundRow.find(access_of(request)[exposure], pk_text(row.pk)) for row in exposure.get_queryset(request)]
         columns = query_of(request, exposure).columns
         rows = [show_rows(access_of(request)[exposure], [one.row], columns, labels=one.labels) for one in found]
         return [shown(page) for page in (*pages, *rows)]

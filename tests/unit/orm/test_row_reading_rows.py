@@ -12,7 +12,7 @@ from mcp_django.context.request import MCPRequest
 from mcp_django.exceptions import NotFound
 from mcp_django.orm.access import ModelAccess, access_of
 from mcp_django.orm.columns import Column
-from mcp_django.orm.row_reading import MAX_JOINS, find_row, show_rows
+from mcp_django.orm.row_reading import MAX_JOINS, FoundRow, show_rows
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.library import MODELS, make_library, reader, site_with
 from tests.testapp.models import Author, Book, Placement, Section, Shelf
@@ -32,7 +32,7 @@ def test_a_row_is_the_one_of_the_queryset_and_shown_alike(model: Any) -> None:
     request, exposure = reader(make_superuser(), site), site.exposures[model]
     columns = Column.all(exposure, access_of(request)[exposure].fields)
     for row in exposure.get_queryset(request):
-        found = find_row(access_of(request)[exposure], row.pk if isinstance(row.pk, int) else str(row.pk))
+        found = FoundRow.find(access_of(request)[exposure], row.pk if isinstance(row.pk, int) else str(row.pk))
         assert type(found.row) is model
         assert found.row._state.db == row._state.db
         assert not found.row._state.adding
@@ -54,7 +54,7 @@ def test_a_row_and_its_labels_are_one_query(django_assert_num_queries: Any) -> N
     for title in ("first", "second"):
         book = make_book(title=title, author=make_author(f"Author of the {title}"))
         with django_assert_num_queries(1):
-            found = find_row(access_to(request, Book), book.pk)
+            found = FoundRow.find(access_to(request, Book), book.pk)
             page = show_rows(access_to(request, Book), [found.row], Column.all(exposure, names), labels=found.labels)
         assert page.rows == [[book.pk, title, [book.author_id, f"Author of the {title}"], None]]
 
@@ -67,7 +67,7 @@ def test_row_121_no_label_comes_with_a_row_that_the_caller_may_not_view() -> Non
         (["testapp.view_book", "testapp.view_author"], {"author__name": "hidden"}),
     ):
         request = reader(make_user(f"u{len(codenames)}", *codenames), site)
-        assert find_row(access_to(request, Book), book.pk).labels == labels
+        assert FoundRow.find(access_to(request, Book), book.pk).labels == labels
 
 
 @pytest.mark.parametrize("pk", STRANGE)
@@ -75,15 +75,15 @@ def test_rows_121_123_a_key_has_one_spelling(pk: Any) -> None:
     Author.objects.create(pk=1, name="first")
     site = site_with(Author)
     request = reader(make_superuser(), site)
-    assert find_row(access_to(request, Author), "1").row.pk == 1
+    assert FoundRow.find(access_to(request, Author), "1").row.pk == 1
     with pytest.raises(NotFound):
-        find_row(access_to(request, Author), pk)
+        FoundRow.find(access_to(request, Author), pk)
 
 
 def test_a_missing_row_is_not_there() -> None:
     site = site_with(Section)
     with pytest.raises(NotFound):
-        find_row(access_to(reader(make_superuser(), site), Section), "12345678-1234-5678-1234-567812345678")
+        FoundRow.find(access_to(reader(make_superuser(), site), Section), "12345678-1234-5678-1234-567812345678")
 
 
 def test_a_permission_on_the_row_is_asked() -> None:
@@ -94,9 +94,9 @@ def test_a_permission_on_the_row_is_asked() -> None:
     site = MCPSite()
     site.register(Author, Single)
     request = reader(make_superuser(), site)
-    assert find_row(access_to(request, Author), make_author("seen").pk)
+    assert FoundRow.find(access_to(request, Author), make_author("seen").pk)
     with pytest.raises(NotFound):
-        find_row(access_to(request, Author), make_author("unseen").pk)
+        FoundRow.find(access_to(request, Author), make_author("unseen").pk)
 
 
 @pytest.mark.parametrize("stable", [None, True])
@@ -110,10 +110,10 @@ def test_row_121_a_queryset_of_its_own_decides_and_keeps_its_annotations(stable:
     site = MCPSite()
     site.register(Author, Narrow)
     request = reader(make_superuser(), site)
-    found: Any = find_row(access_to(request, Author), make_book(author=make_author("seen")).author_id).row
+    found: Any = FoundRow.find(access_to(request, Author), make_book(author=make_author("seen")).author_id).row
     assert found.number == 1
     with pytest.raises(NotFound):
-        find_row(access_to(request, Author), make_author("unseen").pk)
+        FoundRow.find(access_to(request, Author), make_author("unseen").pk)
 
 
 def test_a_manager_with_a_queryset_class_of_its_own_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +125,7 @@ def test_a_manager_with_a_queryset_class_of_its_own_is_asked(monkeypatch: pytest
     request = reader(make_superuser(), site)
     monkeypatch.setattr(Author._default_manager, "_queryset_class", Own)
     monkeypatch.setattr(Own, "__iter__", lambda self: iter(["of its own class"]))
-    found: Any = find_row(access_to(request, Author), author.pk).row
+    found: Any = FoundRow.find(access_to(request, Author), author.pk).row
     assert found == "of its own class"
 
 
@@ -137,7 +137,7 @@ def test_a_row_whose_related_row_is_gone_is_there_without_its_label() -> None:
     try:
         # Databases check the key at the end of the transaction.
         Book.objects.filter(pk=book.pk).update(author_id=10**6)
-        found = find_row(access_to(request, Book), book.pk)
+        found = FoundRow.find(access_to(request, Book), book.pk)
         assert (found.row.pk, found.labels) == (book.pk, {"author__name": None})
     finally:
         Book.objects.filter(pk=book.pk).update(author_id=kept)
@@ -154,7 +154,7 @@ def test_the_tables_of_one_query_are_bounded(monkeypatch: pytest.MonkeyPatch) ->
     pages = []
     for bound, paths in ((MAX_JOINS, ["author__name", "owner__username"]), (1, ["author__name"]), (0, [])):
         monkeypatch.setattr("mcp_django.orm.row_reading.MAX_JOINS", bound)
-        found = find_row(access_of(request)[exposure], book.pk)
+        found = FoundRow.find(access_of(request)[exposure], book.pk)
         assert list(found.labels) == paths
         pages.append(show_rows(access_of(request)[exposure], [found.row], columns, labels=found.labels))
     assert pages[0] == pages[1] == pages[2]
@@ -170,7 +170,7 @@ def test_signals_of_instances_are_sent() -> None:
 
     post_init.connect(hear, sender=Author)
     try:
-        find_row(access_to(reader(make_superuser(), site), Author), author.pk)
+        FoundRow.find(access_to(reader(make_superuser(), site), Author), author.pk)
     finally:
         post_init.disconnect(hear, sender=Author)
     assert heard == ["one"]
