@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 from urllib.parse import urlsplit
 
 import orjson
@@ -48,8 +48,6 @@ CAPABILITIES: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {
 MAX_LOG_BYTES: Final = 16 * 1024
 UNSET: Final = object()
 PAGE: Final = re.compile(r"https?://[^\s/?#]+[^\s]*")
-# Name of the fact of tokens whose calls are confirmed by ``confirm_token``, even if the client can show questions.
-CONFIRM_BY_TOKEN: Final = "confirm_by_token"
 KEY: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 Notify = Callable[[str, Mapping[str, Any]], None]
@@ -120,6 +118,12 @@ class MCPContext:
     can_stream: bool = True
     param_headers: Mapping[str, list[str]] | None = None
     close_stream: Callable[[], None] = lambda: None
+
+    # Name of the fact of tokens whose calls are confirmed by ``confirm_token``, even if the client can show questions.
+    CONFIRM_BY_TOKEN: ClassVar[str] = "confirm_by_token"
+    # ``resource`` of calls without HTTP, instead of the endpoint's URL: no token or cursor of another transport matches
+    # it.
+    LOCAL: ClassVar[str] = "stdio:"
 
     def __getattr__(self, name: str) -> Any:
         if name != "answers":
@@ -212,7 +216,7 @@ class MCPContext:
     def takes(self, method: str, params: Mapping[str, Any]) -> bool:
         """Return whether, in this request's context, the client has the capability for ``method`` with ``params``. With
         the fact ``CONFIRM_BY_TOKEN`` no user is ever asked, because nobody is there to answer."""
-        if not self.live or (method == ClientRequest.ELICITATION and self.facts.get(CONFIRM_BY_TOKEN)):
+        if not self.live or (method == ClientRequest.ELICITATION and self.facts.get(self.CONFIRM_BY_TOKEN)):
             return False
         request = ClientRequest(method, params)
         return request.is_known(self.version) and request.is_supported(self.capabilities)
@@ -369,8 +373,6 @@ class MCPRequest(HttpRequest):
         state.pop("_messages", None)
 
 
-# ``resource`` of calls without HTTP, instead of the endpoint's URL: no token or cursor of another transport matches it.
-RESOURCE: Final = "stdio:"
 # Headers that are never given to hooks: cookies grant nothing here. (The token is removed after authentication.)
 DROPPED = frozenset({"cookie", "cookie2"})
 # Attributes from Django or its middleware that grant authority or belong to the original request only.
@@ -503,7 +505,7 @@ def local_request(site: Any) -> MCPRequest:
     scope = {"type": "http", "method": "POST", "path": "/", "root_path": "", "scheme": scheme, "server": (host, port)}
     request = build_request(scope, {}, site)
     request.META["HTTP_HOST"] = base.netloc or host
-    request.mcp.resource = RESOURCE
+    request.mcp.resource = MCPContext.LOCAL
     request.mcp.param_headers = None
     return request
 

@@ -12,7 +12,7 @@ from django.http import HttpRequest
 from oauth2_provider.models import get_access_token_model, get_application_model
 from oauthlib.oauth2.rfc6749 import errors
 
-from ..context.request import CONFIRM_BY_TOKEN
+from ..context.request import MCPContext
 from ..models import ServiceAccount
 from ..problems import Problem
 from ..signin import FactName
@@ -55,7 +55,7 @@ def account_token(request: HttpRequest) -> dict[str, Any]:
         raise errors.CustomOAuth2Error(
             error="invalid_target", description="The service account is not for this endpoint."
         )
-    facts = {FactName.SERVICE_ACCOUNT: account.pk, "name": account.name, CONFIRM_BY_TOKEN: True}
+    facts = {FactName.SERVICE_ACCOUNT: account.pk, "name": account.name, MCPContext.CONFIRM_BY_TOKEN: True}
     issued = issue(account.user, application_of(account), scopes, resources, facts, until=account.expires)
     logger.info("Service account %r (%s) has a token as %s", account.name, account.client_id, account.user.pk)
     return issued

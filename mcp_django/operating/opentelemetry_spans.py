@@ -15,7 +15,7 @@ from opentelemetry import context, metrics, propagate, trace
 from opentelemetry.trace import Link, SpanKind, Status, StatusCode
 
 from ..context.call_record import CallRecord
-from ..context.request import RESOURCE, MCPRequest
+from ..context.request import MCPContext, MCPRequest
 from ..context.untrusted_text import plain
 from ..protocol.eras import Call
 from ..protocol.errors import InternalError
@@ -103,7 +103,7 @@ def _of_call(request: MCPRequest, call: Call) -> dict[str, Any]:
 
 
 def _of_network(request: MCPRequest) -> Mapping[str, str]:
-    if request.mcp.resource == RESOURCE:
+    if request.mcp.resource == MCPContext.LOCAL:
         return LOCAL
     attributes = dict(REMOTE)
     if version := request.META.get("SERVER_PROTOCOL", "").removeprefix("HTTP/"):

@@ -8,7 +8,7 @@ from django.db.models import QuerySet
 from oauth2_provider.settings import oauth2_settings
 
 from ...conf import settings
-from ...context.request import CONFIRM_BY_TOKEN
+from ...context.request import MCPContext
 from ...oauth.resource_urls import endpoints, named_resource, resource_url
 from ...oauth.stored_tokens import create_token, facts_of_many, own_tokens
 from ..command_arguments import TableCommand, find_scopes, find_user
@@ -99,7 +99,9 @@ class Command(TableCommand):
             bound = [] if endpoint is None else [endpoint]
         if not bound:
             raise CommandError(f"No such endpoint. Mounted are: {' '.join(mounted) or 'none'}.")
-        facts = ({CONFIRM_BY_TOKEN: True} if options["confirm_by_token"] else {}) | ({NAME: name} if name else {})
+        facts = ({MCPContext.CONFIRM_BY_TOKEN: True} if options["confirm_by_token"] else {}) | (
+            {NAME: name} if name else {}
+        )
         token, raw = create_token(person, scopes=scopes, resources=bound, days=days, facts=facts)
         until = f"{token.expires:%Y-%m-%d %H:%M %Z}".rstrip()
         self.stderr.write(f"{person} can use {' '.join(bound)} with {' '.join(scopes)} until {until}.")

@@ -24,7 +24,7 @@ from django.views.decorators.csrf import csrf_exempt
 from ...conf import settings
 from ...context.database_errors import Trouble
 from ...context.refused_request_log import report
-from ...context.request import MCPRequest, build_request, headers_of, middleware_attributes, scope_from_wsgi
+from ...context.request import MCPRequest, middleware_attributes, read_scope, scope_from_wsgi
 from ...context.tickets import Ticket
 from ...emulation.uploads import Upload
 from ...exceptions import AuthenticationFailed, CallRefused, NotFound, ToolError
@@ -144,8 +144,7 @@ def _as_caller(
         user = AnonymousUser()
     elif user is None or not user.is_active:
         raise _gone(NO_USER)
-    facts = scope_from_wsgi(original)
-    request = build_request(facts, headers_of(facts), site)
+    request, _ = read_scope(scope_from_wsgi(original), site)
     request.META.pop("HTTP_AUTHORIZATION", None)
     request.__dict__.update(middleware_attributes(original))
     try:
