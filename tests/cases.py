@@ -1,20 +1,23 @@
 """How many of many similar cases are run: all, or where `SOME_CASES` is set some of each kind.
 
 `make test` and `make test-quick` set it; `make test-all` and who runs a single file run all cases. `make test` sets
-`DIVIDED_CASES` too: "data" for the data side, which runs on two databases, each case of a test on one of them; "every"
-for tests of which every case runs on another Django, about half of them here too.
+`DIVIDED_CASES` too: "data" for the data side, which runs on the databases of `DIVIDED_AMONG`, each case of a test on
+one of them; "every" for tests of which every case runs on another Django, about half of them here too.
 """
 
 import os
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import pytest
 
 Case = TypeVar("Case")
 SOME = bool(os.environ.get("SOME_CASES"))
 DIVIDED = os.environ.get("DIVIDED_CASES", "")
-ON_POSTGRESQL = bool(os.environ.get("TEST_DATABASE_URL"))
+# The databases among which they are divided, by the scheme of the URL, and the one of this run.
+AMONG = os.environ.get("DIVIDED_AMONG", "sqlite postgres").split()
+HERE = urlsplit(os.environ.get("TEST_DATABASE_URL", "")).scheme or "sqlite"
 # Of fewer cases each may well be a kind of its own.
 FEWEST = 4
 
@@ -45,19 +48,29 @@ def deselect(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 
 def elsewhere(items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
-    """Give the cases that are run on the other one of the two databases: about half of each test of many cases.
+    """Give the cases that are run on another one of the databases: about half of each test of many cases, or more.
 
     A list of cases may be a product, with each value of a parameter at equal distances. The sequence of Thue and Morse
     repeats nothing, and so no value is on one side alone if many others go with it.
     """
+    here = AMONG.index(HERE)
     tests: dict[str, list[pytest.Item]] = {}
     for item in items:
         if _is_divisible(item):
             tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for cases in tests.values():
         for number, item in enumerate(cases if len(cases) >= FEWEST else ()):
-            if bool(number.bit_count() % 2) is not ON_POSTGRESQL:
+            if sum_of_digits(number, len(AMONG)) % len(AMONG) != here:
                 yield item
+
+
+def sum_of_digits(number: int, base: int) -> int:
+    """Return the sum of a number's digits."""
+    total = 0
+    while number:
+        number, digit = divmod(number, base)
+        total += digit
+    return total
 
 
 def _is_divisible(item: pytest.Item) -> bool:

@@ -25,7 +25,6 @@ from tests import cases
 from tests.flush import made_at_first, sooner
 from tests.resolvers import kept
 
-POSTGRES_URL = os.environ.get("TEST_POSTGRES_URL", "postgres://postgres@127.0.0.1:5432/postgres")
 REDIS_URL = os.environ.get("TEST_REDIS_URL", "redis://127.0.0.1:6379/15")
 TIMEOUT = 2
 
@@ -219,11 +218,11 @@ def unavailable(what: str, url: str, error: Exception) -> None:
 @pytest.fixture(scope="session")
 def postgres() -> str:
     """The URL of a PostgreSQL server on which databases can be created."""
-    from tests.postgresql import why_not
+    from tests.servers import POSTGRESQL
 
-    if (error := why_not(POSTGRES_URL)) is not None:
-        unavailable("PostgreSQL", POSTGRES_URL, error)
-    return POSTGRES_URL
+    if (error := POSTGRESQL.why_not()) is not None:
+        unavailable(POSTGRESQL.name, POSTGRESQL.url, error)
+    return POSTGRESQL.url
 
 
 @pytest.fixture

@@ -1,10 +1,9 @@
 """What `make test`, `make test-all` and `make test-quick` run, three parts at a time.
 
-`make test` runs every module on Django 5.2 with SQLite, the data side on Django 6 with PostgreSQL, and the rest on
-Django 6 with SQLite, each with some of the cases that are alike; of the data side each case runs on one of the two
-databases, and on SQLite where PostgreSQL is not there; of the rest every case runs on Django 5.2 and half of them on
-Django 6. `make test-all` is the product: everything on both, with all cases. `make test-quick` is what to run while
-working: one Django, no servers.
+`make test` runs every module on Django 5.2 with SQLite, the data side on Django 6 with PostgreSQL and with MariaDB, and
+the rest on Django 6 with SQLite, each with some of the cases that are alike; of the data side each case runs on one of
+the databases that are there; of the rest every case runs on Django 5.2 and half of them on Django 6. `make test-all` is
+the product: everything on both, with all cases. `make test-quick` is what to run while working: one Django, no servers.
 
 Which module belongs to which part is marked in the module. A part is one process: several would each import, collect
 and migrate, and tell each other of each test. The tests of real servers wait for most of their time, and so these are
@@ -19,13 +18,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
-from tests import postgresql
+from tests import servers
+from tests.servers import MYSQL, POSTGRESQL
 
-ROOT = postgresql.ROOT
+ROOT = servers.ROOT
 AT_ONCE, PROCESSORS = 3, 2
 PYTHON, PYTHON_DJANGO6 = ".venv/bin/python", ".venv-django6/bin/python"
 # Options of the long runs.
@@ -42,16 +43,16 @@ EXAMPLE = "--ds=example_project.settings " + " ".join(EXAMPLE_FILES)
 PARITY = "--ds=tests.parity.settings --nomigrations tests/behaviour/test_parity.py"
 # Of all cases those with which each kind is there, as tests/cases.py chooses them.
 SOME = {"SOME_CASES": "1"}
-# And of the data side each on one of the two databases.
+# And of the data side each on one of the databases.
 DIVIDED = SOME | {"DIVIDED_CASES": "data"}
 # Of the rest half of those that run on Django 5.2.
 HALF = SOME | {"DIVIDED_CASES": "every"}
 # How many operations are drawn, to be done in the admin and through the endpoint.
 PARITY_CASES = {PYTHON: "300", PYTHON_DJANGO6: "125"}
 # So are the packages of other people, whose migrations take longer than all of their tests.
-PACKAGES = f"{postgresql.PACKAGES} tests/behaviour/test_packages_signin.py"
+PACKAGES = f"{servers.PACKAGES} tests/behaviour/test_packages_signin.py"
 # And a project with several databases.
-DATABASES = postgresql.DATABASES
+DATABASES = servers.DATABASES
 # And one with a user model of its own, whose middleware gives people their role.
 ROLES = "--ds=tests.roles_project.settings --nomigrations tests/behaviour/test_roles.py"
 # The data side without compiled queries, as far as they could give other answers than the ORM.
@@ -65,7 +66,7 @@ DATA_TESTS = (
     "tests/unit/tools/test_query_records.py tests/unit/tools/test_get_record.py"
 )
 ELSEWHERE = re.findall(r"\S+\.py", f"{EXAMPLE} {PARITY} {PACKAGES} {DATABASES} {ROLES}")
-ONE_DJANGO = postgresql.marked("one_django")
+ONE_DJANGO = servers.marked("one_django")
 EXAMPLE_WITHOUT = "--ds=example_project.settings " + " ".join(name for name in EXAMPLE_FILES if name not in ONE_DJANGO)
 
 
@@ -77,10 +78,10 @@ EVERYTHING = f"{PYTEST} {without(['tests/e2e', *ELSEWHERE])}"
 # On Django 5.2 these are two parts, so that none is still running when all others are over.
 UNIT, NOT_UNIT = f"{PYTEST} tests/unit", f"{EVERYTHING} {without(['tests/unit'])}"
 EVERYTHING_DJANGO6 = f"{EVERYTHING} -m 'not e2e'"
-WITHOUT_DATA = f"{EVERYTHING_DJANGO6} {without(ONE_DJANGO)} {without(postgresql.FILES)}"
+WITHOUT_DATA = f"{EVERYTHING_DJANGO6} {without(ONE_DJANGO)} {without(servers.FILES)}"
 # While working: without servers, packages and what walks over every model or case.
 QUICK = (
-    f"{PYTEST} {without(ELSEWHERE)} {without(postgresql.marked('walk'))} -m 'not e2e' "
+    f"{PYTEST} {without(ELSEWHERE)} {without(servers.marked('walk'))} -m 'not e2e' "
     "tests/unit tests/behaviour tests/requirements tests/project/test_architecture.py"
 )
 # The dots of pytest, which tell nothing once a run is over, and how far it is.
@@ -112,23 +113,32 @@ def pytest(name: str, python: str, options: str, minutes: float, environment: Ma
     return Part(name, [python, "-m", "pytest", *shlex.split(options)], environment, minutes)
 
 
-def parts(with_django6: bool, everything: bool = False, has_postgresql: bool = True) -> Iterator[Part]:
-    """Give the unit tests, and then the others, long ones first."""
+def parts(
+    with_django6: bool, everything: bool = False, there: Collection[servers.Server] = (POSTGRESQL, MYSQL)
+) -> Iterator[Part]:
+    """Give the unit tests, and then the others, long ones first. The cases are divided among the servers `there`."""
     newest = PYTHON_DJANGO6 if with_django6 else PYTHON
     pythons = {"Django 5.2": PYTHON, "Django 6": newest} if with_django6 else {"Django 5.2": PYTHON}
-    cases: Mapping[str, str] = {} if everything else DIVIDED if has_postgresql else SOME
+    among = " ".join(["sqlite", *(urlsplit(server.url).scheme for server in there)])
+    cases: Mapping[str, str] = {}
+    if not everything:
+        cases = DIVIDED | {"DIVIDED_AMONG": among} if there else SOME
     yield pytest("Unit tests, Django 5.2", PYTHON, UNIT, 6 if everything else 4.5, cases)
     yield pytest("Servers, Django 5.2", PYTHON, SERVERS, 11 if everything else 5, cases)
     yield pytest("Other tests, Django 5.2", PYTHON, NOT_UNIT, 6 if everything else 3.5, cases)
     if with_django6:
         rest = (EVERYTHING_DJANGO6, 10, cases) if everything else (WITHOUT_DATA, 2.2, HALF)
         yield pytest("Django 6", newest, *rest)
-    data, packages = (4.5, 1.1) if everything else (3.0, 0.6)
+    data, packages = (4.5, 1.1) if everything else (2.5, 0.6)
     for name, minutes in (("data", data), ("packages", packages), ("databases", 0.2)):
         for django, python in pythons.items():
             if python == newest or everything:
-                command = [python, "-m", "tests.postgresql", name]
+                command = [python, "-m", "tests.servers", "postgresql", name]
                 yield Part(f"PostgreSQL, {name}, {django}", command, cases, minutes)
+    for django, python in pythons.items():
+        if python == newest or everything:
+            command = [python, "-m", "tests.servers", "mysql", "data"]
+            yield Part(f"MariaDB, data, {django}", command, cases, data)
     for django, python in pythons.items():
         drawn = {} if everything else {"PARITY_CASES": PARITY_CASES[python]}
         yield pytest(f"Parity, {django}", python, PARITY, 1.5 if everything else 0.4, {**cases, **drawn})
@@ -192,7 +202,7 @@ def run(part: Part, progress: Progress) -> Outcome:
             in_time = False
             process.kill()
 
-        late = threading.Timer(postgresql.TIMEOUT, end)
+        late = threading.Timer(servers.TIMEOUT, end)
         late.start()
         assert process.stdout
         for line in process.stdout:
@@ -201,7 +211,7 @@ def run(part: Part, progress: Progress) -> Outcome:
                 progress.percent[part.name] = far[1]
         late.cancel()
     if not in_time:
-        output += f"\n== Not done after {postgresql.TIMEOUT} s\n"
+        output += f"\n== Not done after {servers.TIMEOUT} s\n"
     del progress.percent[part.name]
     progress.done += 1
     return Outcome(part, process.returncode == 0, output, time.monotonic() - started)
@@ -253,4 +263,5 @@ if __name__ == "__main__":
     with_django6 = "--without-django6" not in sys.argv
     if "--quick" in sys.argv:
         sys.exit(main(quick()))
-    sys.exit(main(parts(with_django6, "--all" in sys.argv, postgresql.is_there())))
+    there = [server for server in (POSTGRESQL, MYSQL) if server.is_there()]
+    sys.exit(main(parts(with_django6, "--all" in sys.argv, there)))

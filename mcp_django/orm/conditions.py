@@ -23,7 +23,6 @@ from django.db.models import (
     IntegerField,
     Q,
     QuerySet,
-    Subquery,
     Value,
     When,
     lookups,
@@ -41,6 +40,7 @@ from .hidden_parts import WHOLE, can_hide_parts, hides_parts, with_no_part_hidde
 from .named_filters import NamedFilter
 from .path import Target
 from .shown_texts import as_shown
+from .subqueries import Number, Some
 
 COMPARISONS: Final[Mapping[str, type[Any]]] = {
     "exact": Exact,
@@ -82,25 +82,6 @@ _BOUND: Final[Mapping[str, type[Any]]] = {
     **COMPARISONS,
     **{name: type(f"Bound{found.__name__}", (_BoundText, found), {}) for name, found in TEXTS.items()},
 }
-
-
-class Some(Exists):
-    """The condition of a filter that some related row exists: its SQL has no own parameter, so it can be kept."""
-
-    def __init__(self, queryset: QuerySet[Any], **kwargs: Any) -> None:
-        # Exists.__init__() would select a number in place of the columns, and that is a parameter.
-        Subquery.__init__(self, queryset, **kwargs)
-
-    def as_sql(self, compiler: Any, connection: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return the query as it is."""
-        return Subquery.as_sql(self, compiler, connection, *args, **kwargs)
-
-
-class Number(Subquery):
-    """The number of rows of a query."""
-
-    template = "(SELECT COUNT(*) FROM (%(subquery)s) mcp_counted)"
-    output_field = IntegerField()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import parts, postgresql
+from tests import parts, servers
 from tests.parts import Part
 
 pytestmark = pytest.mark.one_django
@@ -74,7 +74,7 @@ def test_a_failure_anywhere_fails_the_whole(some: list[Part], capsys: pytest.Cap
 
 
 def test_a_part_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tests.postgresql.TIMEOUT", 0.1)
+    monkeypatch.setattr("tests.servers.TIMEOUT", 0.1)
     hanging = Part("hanging", program("import threading; threading.Event().wait()"))
     outcome = parts.run(hanging, parts.Progress(1))
     assert not outcome.passed
@@ -105,7 +105,7 @@ def test_the_protocol_and_its_tests_work_without_django() -> None:
     assert free
     named = [name.removesuffix(".py").replace("/", ".") for name in free]
     code = f"import sys; sys.modules['django'] = None; [__import__(name) for name in {named}]"
-    done = subprocess.run([sys.executable, "-c", code], cwd=postgresql.ROOT, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", code], cwd=servers.ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 
@@ -141,17 +141,33 @@ def test_the_data_side_also_runs_without_compiled_queries() -> None:
     assert all((parts.ROOT / name).exists() for name in named)
 
 
-def test_cases_are_divided_where_both_databases_are_there() -> None:
-    for part in parts.parts(True):
-        assert part.environment.items() >= (parts.HALF if part.name == "Django 6" else parts.DIVIDED).items()
-    alone = parts.parts(True, has_postgresql=False)
+@pytest.mark.parametrize(
+    ("there", "among"),
+    [
+        ([servers.POSTGRESQL, servers.MYSQL], "sqlite postgres mysql"),
+        ([servers.POSTGRESQL], "sqlite postgres"),
+        ([servers.MYSQL], "sqlite mysql"),
+    ],
+)
+def test_cases_are_divided_among_the_databases_that_are_there(there: list[servers.Server], among: str) -> None:
+    divided = parts.DIVIDED | {"DIVIDED_AMONG": among}
+    for part in parts.parts(True, there=there):
+        assert part.environment.items() >= (parts.HALF if part.name == "Django 6" else divided).items()
+    alone = parts.parts(True, there=[])
     assert {part.name for part in alone if "DIVIDED_CASES" in part.environment} == {"Django 6"}
 
 
 @pytest.mark.parametrize(
-    ("mark", "asked"), [("postgresql", "data"), ("divided", "data"), ("undivided", "data"), ("walk", "every")]
+    ("mark", "asked", "among"),
+    [
+        ("postgresql", "data", "sqlite postgres mysql"),
+        ("postgresql", "data", "sqlite mysql"),
+        ("divided", "data", "sqlite postgres mysql"),
+        ("undivided", "data", "sqlite postgres mysql"),
+        ("walk", "every", "sqlite postgres"),
+    ],
 )
-def test_each_case_runs_on_one_database_and_each_test_on_both(mark: str, asked: str, tmp_path: Path) -> None:
+def test_each_case_runs_on_one_database_and_each_test_on_all(mark: str, asked: str, among: str, tmp_path: Path) -> None:
     (tmp_path / "test_divided.py").write_text(
         "import pytest\n"
         f"pytestmark = [pytest.mark.{'postgresql, pytest.mark.undivided' if mark == 'undivided' else mark}]\n"
@@ -166,15 +182,18 @@ def test_each_case_runs_on_one_database_and_each_test_on_both(mark: str, asked: 
     )
     command = [sys.executable, "-m", "pytest", "-qs", "-p", "tests.conftest", "-p", "no:cacheprovider", str(tmp_path)]
     seen = []
-    for url in ("", "postgres://nobody@nowhere/nothing"):
-        environment = os.environ | parts.SOME | {"DIVIDED_CASES": asked, "TEST_DATABASE_URL": url}
+    for scheme in among.split():
+        url = f"{scheme}://nobody@nowhere/nothing" if scheme != "sqlite" else ""
+        divided = {"DIVIDED_CASES": asked, "DIVIDED_AMONG": among, "TEST_DATABASE_URL": url}
+        environment = os.environ | parts.SOME | divided
         done = subprocess.run(command, cwd=parts.ROOT, env=environment, capture_output=True, text=True)
         seen.append(set(re.findall("ran (.*)", done.stdout)))
     many = {one + two for one in "ab" for two in "cdef"}
-    assert seen[0] | seen[1] == many | {*"ghijklm"}
-    assert seen[0] & seen[1] == {*"ghijklm"} | (many if mark == "undivided" else set())
-    # And each value of each parameter.
-    assert {*"".join(seen[0])} == {*"".join(seen[1])} == {*"abcdefghijklm"}
+    assert set.union(*seen) == many | {*"ghijklm"}
+    assert set.intersection(*seen) == {*"ghijklm"} | (many if mark == "undivided" else set())
+    # And each value of each parameter, where there are enough of them.
+    if len(seen) == 2:
+        assert {*"".join(seen[0])} == {*"".join(seen[1])} == {*"abcdefghijklm"}
 
 
 @pytest.mark.parametrize("chosen", ["all", "some"])
@@ -199,14 +218,15 @@ def test_a_mark_is_that_of_a_whole_module(mark: str) -> None:
     # Written as an attribute of `pytest`, which is how the files with a mark are found.
     marked = re.compile(rf"\bmark\.{mark}\b")
     holding = {str(path.relative_to(parts.ROOT)) for path in TESTS.rglob("*.py") if marked.search(path.read_text())}
-    assert holding == {*postgresql.marked(mark)}
+    assert holding == {*servers.marked(mark)}
 
 
-def test_the_data_side_runs_on_django_6_with_postgresql_where_it_does_not_with_sqlite() -> None:
+def test_the_data_side_runs_on_django_6_with_servers_where_it_does_not_with_sqlite() -> None:
     made = {part.name: part.command for part in parts.parts(True)}
-    assert {f"--ignore={name}" for name in postgresql.FILES} <= {*made["Django 6"]}
+    assert made["MariaDB, data, Django 6"][0] == parts.PYTHON_DJANGO6
+    assert {f"--ignore={name}" for name in servers.FILES} <= {*made["Django 6"]}
     assert made["PostgreSQL, data, Django 6"][0] == parts.PYTHON_DJANGO6
     everything = {part.name: part.command for part in parts.parts(True, everything=True)}
-    assert not {f"--ignore={name}" for name in postgresql.FILES} & {*everything["Django 6"]}
+    assert not {f"--ignore={name}" for name in servers.FILES} & {*everything["Django 6"]}
     assert {*made} < {*everything}
     assert "PostgreSQL, data, Django 5.2" in {part.name for part in parts.parts(False)}
