@@ -8,7 +8,7 @@ django-oauth-toolkit's own tables, can restrict its permissions, but never exten
 import secrets
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from django.conf import settings
 from django.db import models
@@ -16,6 +16,26 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from .exceptions import CallRefused
+
+
+class PartialIndex(models.Index):
+    """An index of the rows that meet ``where``; of all rows on a database that has no such indexes, such as MySQL."""
+
+    def __init__(self, *, where: models.Q, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        # Not as the condition: Django warns of each condition that a database ignores.
+        self.where = where
+
+    def deconstruct(self) -> Any:
+        """Return path, arguments and keyword arguments for a migration."""
+        path, args, kwargs = super().deconstruct()
+        return path, args, {**kwargs, "where": self.where}
+
+    def create_sql(self, model: type[models.Model], schema_editor: Any, using: str = "", **kwargs: Any) -> Any:
+        """Return the statement that creates the index."""
+        condition = self.where if schema_editor.connection.features.supports_partial_indexes else None
+        index = models.Index(fields=self.fields, name=self.name, condition=condition)
+        return index.create_sql(model, schema_editor, using=using, **kwargs)
 
 
 class Session(models.Model):
@@ -307,11 +327,11 @@ class CallEntry(models.Model):
             models.Index(fields=[name, "time"], name=f"mcp_call_{name}"[:30])
             for name in ("user", "client_id", "client_name", "tool", "model", "outcome", "session", "token")
         ] + [
-            models.Index(fields=[name], name=f"mcp_call_{name}", condition=models.Q(**{f"{name}__gt": ""}))
+            PartialIndex(fields=[name], name=f"mcp_call_{name}", where=models.Q(**{f"{name}__gt": ""}))
             for name in ("error_id", "trace")
         ]
         indexes.append(
-            models.Index(fields=["time", "call_id"], name="mcp_call_sample", condition=models.Q(call_id__lt="1"))
+            PartialIndex(fields=["time", "call_id"], name="mcp_call_sample", where=models.Q(call_id__lt="1"))
         )
 
     def __str__(self) -> str:
