@@ -2,10 +2,10 @@
 
 import pytest
 from django.core.management import call_command
-from django.db import IntegrityError
+from django.db import IntegrityError, connection
 from django.utils import timezone
 
-from mcp_django.models import Session, Stream, StreamEvent
+from mcp_django.models import CallEntry, Session, Stream, StreamEvent
 
 pytestmark = pytest.mark.django_db
 
@@ -38,3 +38,17 @@ def test_what_belongs_to_a_session_goes_with_it() -> None:
     stream.session.delete()
     assert not Stream.objects.exists()
     assert not StreamEvent.objects.exists()
+
+
+@pytest.mark.parametrize(("is_partial", "end"), [(True, " WHERE \"trace\" > ''"), (False, ")")])
+def test_an_index_of_some_rows_is_one_of_all_rows_where_the_database_has_none_such(
+    is_partial: bool, end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if is_partial and not connection.features.supports_partial_indexes:
+        pytest.skip("this database has none")
+    monkeypatch.setattr(connection.features, "supports_partial_indexes", is_partial)
+    index = next(index for index in CallEntry._meta.indexes if index.name == "mcp_call_trace")
+    editor = connection.schema_editor(collect_sql=True)
+    statement = str(index.create_sql(CallEntry, editor)).replace("`", '"')
+    assert statement.endswith(end)
+    assert not CallEntry.check(databases=["default"])
