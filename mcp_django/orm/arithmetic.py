@@ -56,6 +56,17 @@ _DATE: Final = DateField()
 _MOMENT: Final = DateTimeField()
 
 
+class Float(Cast):
+    """Database function: a number as a floating point number, with all of its digits."""
+
+    def __init__(self, expression: Any) -> None:
+        super().__init__(expression, FLOAT)
+
+    def as_mysql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        # Django adds a decimal, which gives a decimal of few digits.
+        return self.as_sql(compiler, connection, template="(%(expressions)s + 0e0)", **extra)
+
+
 def is_expression(text: str) -> bool:
     """Return whether a text is arithmetic, and not only the name of a field or a path."""
     return re.search(r"[-+*/()\s]", text.strip()) is not None
@@ -204,14 +215,12 @@ def _numeric(left: Target, sign: str, right: Target) -> tuple["Field[Any, Any]",
         return None
     if sign == "/":
         # True division, for integers too, of floats: these divide alike on all databases.
-        return FLOAT, _made(
-            Cast(left.expression, FLOAT), sign, NullIf(Cast(right.expression, FLOAT), Value(0.0)), FLOAT
-        )
+        return FLOAT, _made(Float(left.expression), sign, NullIf(Float(right.expression), Value(0.0)), FLOAT)
     if words == {"integer"}:
         return INTEGER, _made(Cast(left.expression, INTEGER), sign, Cast(right.expression, INTEGER), INTEGER)
     places = [_places(left), _places(right)]
     if "number" in words or None in places:
-        return FLOAT, _made(Cast(left.expression, FLOAT), sign, Cast(right.expression, FLOAT), FLOAT)
+        return FLOAT, _made(Float(left.expression), sign, Float(right.expression), FLOAT)
     first, second = (place or 0 for place in places)
     exact = decimal_field(first + second if sign == "*" else max(first, second))
     wide: Any = DecimalField(max_digits=MAX_DIGITS, decimal_places=exact.decimal_places)
@@ -252,7 +261,7 @@ def _temporal(left: Target, sign: str, right: Target, words: tuple[str, str]) ->
     if words == ("duration", "duration") and sign in "+-":
         return DURATION, _made(left.expression, sign, right.expression, DURATION)
     if first == "duration" and second in _NUMBERS and sign in "*/":
-        factor = NullIf(Cast(right.expression, FLOAT), Value(0.0)) if sign == "/" else Cast(right.expression, FLOAT)
+        factor = NullIf(Float(right.expression), Value(0.0)) if sign == "/" else Float(right.expression)
         return DURATION, _made(left.expression, sign, factor, DURATION)
     return None
 

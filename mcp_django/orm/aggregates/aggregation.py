@@ -7,12 +7,12 @@ from typing import Any, ClassVar, Final
 
 from django.db import DatabaseError, NotSupportedError
 from django.db.models import BooleanField, Case, Count, F, IntegerField, Q, QuerySet, Value, When, Window
-from django.db.models.functions import Cast, Lag, NullIf, RowNumber
+from django.db.models.functions import Lag, NullIf, RowNumber
 from django.db.models.lookups import IsNull
 
 from ...exceptions import ToolError
 from ..access import ModelAccess
-from ..arithmetic import FLOAT
+from ..arithmetic import FLOAT, Float
 from ..conditions import Filter
 from ..pagination import narrowed
 from ..suggestions import naming
@@ -232,7 +232,7 @@ class Aggregation:
         if total:
             return source.amount * Value(100.0 / total)
         # A cast, because PostgreSQL cannot sort by NULL alone.
-        return Cast(Value(None), FLOAT)
+        return Float(Value(None))
 
     def _change(self, source: Measure) -> Any:
         """Return the expression for the change of a measure since the period before, in percent."""

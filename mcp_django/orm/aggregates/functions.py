@@ -21,6 +21,7 @@ from django.db.models import (
     DecimalField,
     DurationField,
     ExpressionWrapper,
+    FloatField,
     Func,
     IntegerField,
     Max,
@@ -30,15 +31,16 @@ from django.db.models import (
     Value,
     When,
 )
-from django.db.models.functions import Cast, Floor, Round
+from django.db.models.functions import Abs, Floor, Round
 from django.db.models.lookups import IsNull
 
-from ..arithmetic import DURATION, EXACT_DIGITS, FLOAT, INTEGER
+from ..arithmetic import DURATION, EXACT_DIGITS, FLOAT, INTEGER, Float
 from ..column_values import MAX_DIGITS
 from ..columns import Column
 from ..fields import kind_of, stored_field
 from ..query_limits import check_time
 from ..shown_texts import as_shown
+from .ranks import RankedRows
 
 MAX_DECIMALS: Final = 6
 # Maximum number of decimal digits that always fit an integer of SQLite.
@@ -136,7 +138,39 @@ class AfterWindows(OverGroups):
     contains_over_clause = True
 
 
-class Amount(Cast):
+class FloatSum(Sum):
+    """The sum of floating point numbers."""
+
+    def as_mysql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        return _within_range(self, compiler, connection, super().as_mysql(compiler, connection, **extra))
+
+
+class Average(Avg):
+    """The average, with as many digits on all databases."""
+
+    def as_mysql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        copy = self.copy()
+        source, *others = copy.get_source_expressions()
+        is_float = isinstance(self.output_field, FloatField)
+        if is_float:
+            source = Float(source)
+        elif isinstance(self.output_field, DecimalField):
+            source = Func(source, template="(%(expressions)s + 0.0000000000)", output_field=self.output_field)
+        copy.set_source_expressions([source, *others])
+        compiled = super(Average, copy).as_mysql(compiler, connection, **extra)
+        return _within_range(copy, compiler, connection, compiled) if is_float else compiled
+
+
+def _within_range(aggregate: Aggregate, compiler: Any, connection: Any, compiled: Any) -> tuple[str, list[Any]]:
+    """Return the SQL of a sum or an average of floats that fails if it may be too large: MySQL would give 0."""
+    source, *_ = aggregate.get_source_expressions()
+    most, most_params = compiler.compile(Max(Abs(source), filter=aggregate.filter))
+    number, number_params = compiler.compile(Count(source, filter=aggregate.filter))
+    sql, params = compiled
+    return f"({sql} + 0e0 * ({most} * {number}))", [*params, *most_params, *number_params]
+
+
+class Amount(Float):
     """Database function: the value of an aggregate function as a float; a duration in seconds."""
 
     def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
@@ -151,6 +185,11 @@ class Amount(Cast):
         if places:
             return (f"({sql} / {10**places}.0)", params)
         return (sql, params)
+
+    def as_mysql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        (source,) = self.get_source_expressions()
+        sql, params = super().as_mysql(compiler, connection, **extra)
+        return (f"({sql} / 1e6)", params) if isinstance(source.output_field, DurationField) else (sql, params)
 
     def as_postgresql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
         (source,) = self.get_source_expressions()
@@ -193,7 +232,7 @@ def step(expression: Any, field: Any, width: Decimal) -> Any:
         return Step(Units(expression, output_field=exact), width, output_field=exact)
     size = Value(float(width), output_field=FLOAT)
     # A number on the border belongs to the step that begins there, although 0.3 / 0.1 is less than 3 as a float.
-    place = Floor(ExpressionWrapper(Cast(expression, FLOAT) / size + Value(NEARLY), output_field=FLOAT))
+    place = Floor(ExpressionWrapper(Float(expression) / size + Value(NEARLY), output_field=FLOAT))
     return ExpressionWrapper(place * size, output_field=FLOAT)
 
 
@@ -214,7 +253,8 @@ def _sum(expression: Any, output_field: Any, **options: Any) -> Any:
 
 def sum_of_sums(expression: Any, output_field: Any, **options: Any) -> Any:
     """Return the aggregate function that adds up sums."""
-    found = Sum(expression, output_field=output_field, **options)
+    function = FloatSum if isinstance(output_field, FloatField) else Sum
+    found = function(expression, output_field=output_field, **options)
     places = getattr(output_field, "decimal_places", None)
     if places is None or isinstance(output_field, UnitField):
         return found
@@ -318,7 +358,13 @@ class Percentile(_Computed):
         return Aggregate.as_sql(copy, compiler, connection, **extra)
 
     def as_sql(self, compiler: Any, connection: Any, *args: Any, **extra: Any) -> Any:
-        raise NotSupportedError(f"{connection.display_name} has no percentiles.")
+        raise NotSupportedError(f"{connection.display_name} has no percentiles here.")
+
+    def by_rank(self, rows: RankedRows) -> Any:
+        """Return the percentile of these rows as the sum of what each of them adds to it."""
+        value, *_, condition = self.get_source_expressions()
+        counted = value if condition is None else Case(When(condition, then=value))
+        return Sum(rows.percentile(counted, self.share), output_field=self.output_field)
 
 
 class Deviation(_Computed):
@@ -375,7 +421,13 @@ class First(_Computed):
         return f"(ARRAY_AGG({value} ORDER BY {order}))[1]", [param for _, params in parts for param in params]
 
     def as_sql(self, compiler: Any, connection: Any, *args: Any, **extra: Any) -> Any:
-        raise NotSupportedError(f"{connection.display_name} has no first and last.")
+        raise NotSupportedError(f"{connection.display_name} has no first and last here.")
+
+    def by_rank(self, rows: RankedRows) -> Any:
+        """Return the value of the first one of these rows as the greatest of what they add: no other adds a value."""
+        value, *places = (part for part in self.get_source_expressions() if part is not None)
+        first = rows.edge(value, places, descending=self.order == "DESC")
+        return Max(first, output_field=self.output_field)
 
 
 class Last(First):
@@ -424,7 +476,7 @@ def middle(share: float) -> "Function":
     """Return the aggregate function for a percentile; its share is between 0 and 1."""
 
     def make(expression: Any, output_field: Any, **options: Any) -> Any:
-        value = expression if output_field is DURATION else Cast(expression, FLOAT)
+        value = expression if output_field is DURATION else Float(expression)
         found = Percentile(value, output_field=output_field, **options)
         found.share = share
         return found
@@ -451,7 +503,7 @@ def _spread(function: type[Aggregate]) -> "Function":
     """Return the aggregate function for a spread of numbers, such as the variance."""
 
     def make(expression: Any, output_field: Any, **options: Any) -> Any:
-        return function(Cast(expression, FLOAT), output_field=output_field, **options)
+        return function(Float(expression), output_field=output_field, **options)
 
     return Function(make, lambda column: column.is_summable() and _word(column) != "duration", lambda column: FLOAT)
 
@@ -462,7 +514,7 @@ FUNCTIONS: Final[Mapping[str, Function]] = {
         partial(Count, distinct=True), lambda column: column.is_countable(), lambda column: INTEGER
     ),
     "sum": Function(_sum, lambda column: column.is_summable(), _sum_field, sum_of_sums),
-    "avg": Function(Avg, lambda column: column.is_summable(), _average_field),
+    "avg": Function(Average, lambda column: column.is_summable(), _average_field),
     "min": _extreme(Min),
     "max": _extreme(Max),
     "median": middle(0.5),

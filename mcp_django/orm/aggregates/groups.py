@@ -44,12 +44,21 @@ from .measures import rounded, shown_values
 WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
+class _Week(functions.TruncWeek):
+    """The first day of a week."""
+
+    def as_mysql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        # As Django writes it, a week begins at the time of the day that its moment has.
+        sql, params = self.as_sql(compiler, connection, **extra)
+        return f"DATE({sql})", params
+
+
 # The database function that computes each period, and the function that formats its values.
 PERIODS: Final[Mapping[str, tuple[Callable[..., Any], Callable[[Any], str]]]] = {
     "year": (functions.TruncYear, lambda value: value.isoformat()[:4]),
     "quarter": (functions.TruncQuarter, lambda value: f"{value.isoformat()[:4]}-Q{(value.month + 2) // 3}"),
     "month": (functions.TruncMonth, lambda value: value.isoformat()[:7]),
-    "week": (functions.TruncWeek, lambda value: "{:04}-W{:02}".format(*value.isocalendar())),
+    "week": (_Week, lambda value: "{:04}-W{:02}".format(*value.isocalendar())),
     "day": (functions.TruncDay, lambda value: value.isoformat()[:10]),
     "hour": (functions.TruncHour, lambda value: _hour(value)),
     "weekday": (functions.ExtractIsoWeekDay, lambda value: WEEKDAYS[value - 1]),

@@ -12,7 +12,7 @@ from django.db.models import F, Value
 
 from ...context.request import MCPRequest
 from ..access import MAX_NAME
-from ..arithmetic import FLOAT, INTEGER
+from ..arithmetic import INTEGER
 from ..column_values import field_renderer, render, render_column, trimmed
 from ..columns import Column
 from ..fields import kind_of
@@ -80,7 +80,7 @@ class Measure:
     @property
     def amount(self) -> Any:
         """The measure as an SQL number, by which another measure can divide."""
-        found = Amount(F(self.alias), FLOAT)
+        found = Amount(F(self.alias))
         if self.unit is not None:
             return found / Value(self.unit.total_seconds())
         return found

@@ -8,8 +8,10 @@ from django.db.models.expressions import OrderBy
 
 from ..undecodable_values import UNDECODABLE, is_out_of_range, is_undecodable, salvaged_tuples
 from .arguments import Way
+from .functions import First, Percentile
 from .groups import Group
 from .measures import Measure
+from .ranks import RankedRows, ranks_rows
 
 PLACE: Final = "mcp_place"
 
@@ -18,7 +20,7 @@ def totals(rows: QuerySet[Any], measures: Sequence[Measure]) -> list[tuple[Any, 
     """Aggregate all rows without groups: return the values of all measures as one row."""
     plain = _behind(measures)
     try:
-        values = rows.aggregate(**{measure.alias: measure.expression for measure in plain})
+        values = rows.aggregate(**_expressions(plain, rows, {}))
     except Exception as error:
         if is_out_of_range(error) or not is_undecodable(error):
             raise
@@ -68,7 +70,19 @@ def grouped(
 
     # Annotate derived measures after those that they are derived from.
     for depth in sorted({measure.depth for measure in measures}):
-        found = found.annotate(**{item.alias: item.expression for item in measures if item.depth == depth})
+        at_depth = [item for item in measures if item.depth == depth]
+        found = found.annotate(**_expressions(at_depth, rows, names))
+    return found
+
+
+def _expressions(measures: Iterable[Measure], rows: QuerySet[Any], groups: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the expressions of measures by their aliases, by the rank of rows where the database needs that."""
+    found = {measure.alias: measure.expression for measure in measures}
+    if not ranks_rows(rows.db):
+        return found
+    for alias, expression in found.items():
+        if isinstance(expression, (Percentile, First)):
+            found[alias] = expression.by_rank(RankedRows(rows, groups))
     return found
 
 
