@@ -21,6 +21,8 @@ CROWDED: Final[Codes] = frozenset({"53300", 1040, 1203, 1226})
 LOST: Final[Codes] = frozenset(
     {"57P01", "57P02", "57P03", "08000", "08003", "08006", 2006, 2013, 2055, 4031, 1053, 1927}
 )
+# A number that is too large for its column, or for what the database computes.
+OUT_OF_RANGE: Final[Codes] = frozenset({"22003", 1264, 1690})
 # Texts of errors without a code: of PostgreSQL, when it connects or notices that the connection has ended.
 CROWDED_TEXTS: Final = ("too many clients", "remaining connection slots", "too many connections for")
 ENDED_TEXTS: Final = ("idle-in-transaction timeout", "transaction timeout", "idle-session timeout")

@@ -4,10 +4,11 @@ A replica may lag behind. Saving a row that was read there would undo what other
 """
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
+from math import ceil
 from typing import Any, Final, Literal
 
-from django.db import DEFAULT_DB_ALIAS, connections, router, transaction
+from django.db import DEFAULT_DB_ALIAS, DatabaseError, InterfaceError, connections, router, transaction
 from django.db.models import Model
 
 from .call_record import CallRecord
@@ -75,3 +76,56 @@ def writing(using: str, mode: Literal["IMMEDIATE", "EXCLUSIVE"] = "IMMEDIATE") -
         finally:
             connection.transaction_mode = configured
         yield
+
+
+class LockWait:
+    """How many seconds the queries of a transaction wait for a lock, on PostgreSQL and MySQL; a transaction within
+    another one has the limit of that."""
+
+    def __init__(self, using: str, seconds: float) -> None:
+        self.connection: Any = connections[using]
+        self.seconds = seconds
+        self.vendor = "" if self.connection.in_atomic_block else self.connection.vendor
+
+    @contextmanager
+    def in_session(self) -> Iterator[None]:
+        """Set the limit of MySQL, which is one of the session, and put the one of the project back."""
+        if self.vendor != "mysql":
+            yield
+            return
+        with self.connection.cursor() as cursor:
+            # MySQL counts in whole seconds.
+            limit = max(1, ceil(self.seconds))
+            cursor.execute("SET @mcp_wait = @@innodb_lock_wait_timeout, innodb_lock_wait_timeout = %s", [limit])
+        try:
+            yield
+        finally:
+            # A connection that broke is a new session next time.
+            with suppress(DatabaseError, InterfaceError), self.connection.cursor() as cursor:
+                cursor.execute("SET innodb_lock_wait_timeout = @mcp_wait")
+
+    def in_transaction(self) -> None:
+        """Set the limit of PostgreSQL, which ends with the transaction: other users of the connection never see it."""
+        if self.vendor == "postgresql":
+            with self.connection.cursor() as cursor:
+                cursor.execute("SELECT set_config('lock_timeout', %s, true)", [f"{self.seconds * 1000:.0f}"])
+
+
+def stop_query(connection: Any, timeout: float) -> None:
+    """Interrupt the query that runs on a connection of another thread; PostgreSQL gets ``timeout`` seconds for it.
+
+    Raises the driver's error if the database cannot be reached.
+    """
+    raw = connection.connection
+    if raw is None:
+        return
+    if hasattr(raw, "interrupt"):
+        raw.interrupt()
+    elif hasattr(raw, "cancel_safe"):
+        raw.cancel_safe(timeout=timeout)
+    elif hasattr(raw, "cancel"):
+        raw.cancel()
+    elif connection.vendor == "mysql":
+        # MySQL takes the request over another connection.
+        with closing(connection.copy()) as other, other.cursor() as cursor:
+            cursor.execute("KILL QUERY %s", [raw.thread_id()])

@@ -9,7 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any, Final
 
 from django.db import DatabaseError, InterfaceError, connections, transaction
@@ -17,7 +17,7 @@ from django.db import DatabaseError, InterfaceError, connections, transaction
 from ..conf import settings
 from ..context.call_record import CallRecord
 from ..context.database_errors import Trouble
-from ..context.databases import writing
+from ..context.databases import LockWait, stop_query, writing
 from ..exceptions import ToolError
 
 logger = logging.getLogger("mcp_django.tools")
@@ -149,7 +149,7 @@ def write_transaction(using: str, *, locks: bool = True) -> Iterator[None]:
     ``OutcomeUnknown`` where the connection breaks while the database commits, or where a hook of the project fails
     after the commit.
     """
-    connection = connections[using]
+    wait = LockWait(using, settings.LOCK_TIMEOUT)
     record = CallRecord.current.get() or CallRecord()
     kept = record.rows_changed, len(record.history)
     commit = _Commit(using)
@@ -157,13 +157,9 @@ def write_transaction(using: str, *, locks: bool = True) -> Iterator[None]:
     record.kept = record.kept or kept
     is_undone = True
     try:
-        with writing(using) if locks else transaction.atomic(using=using):
+        with wait.in_session(), writing(using) if locks else transaction.atomic(using=using):
             commit.watch()
-            if commit.is_outermost and connection.vendor == "postgresql":
-                with connection.cursor() as cursor:
-                    # The setting ends with the transaction: other users of the connection never see it.
-                    patience = f"{settings.LOCK_TIMEOUT * 1000:.0f}"
-                    cursor.execute("SELECT set_config('lock_timeout', %s, true)", [patience])
+            wait.in_transaction()
             yield
             is_rolled_back = commit.end()
         is_undone = is_rolled_back
@@ -230,19 +226,6 @@ def _interrupt(watched: _TimeLimit) -> None:
         watched.is_over = True
         if id(watched) in _watched:
             for connection in watched.connections:
-                if connection.connection is not None:
-                    _stop_queries(connection.connection)
-
-
-def _stop_queries(raw: Any) -> None:
-    """Interrupt the query of a database connection that is over its time limit, from another thread."""
-    try:
-        if hasattr(raw, "interrupt"):
-            raw.interrupt()
-        elif hasattr(raw, "cancel_safe"):
-            raw.cancel_safe(timeout=CANCEL_TIMEOUT)
-        elif hasattr(raw, "cancel"):
-            raw.cancel()
-    except Exception:
-        # The connection was closed or cannot be reached: the next check tries again.
-        return
+                # A connection that was closed or cannot be reached is tried again at the next check.
+                with suppress(Exception):
+                    stop_query(connection, CANCEL_TIMEOUT)

@@ -14,6 +14,7 @@ from django.core.exceptions import ValidationError
 from django.db import DatabaseError, DataError
 from django.db.models import QuerySet
 
+from ..context.database_errors import OUT_OF_RANGE, code_of
 from ..exceptions import Unreadable
 
 
@@ -47,8 +48,8 @@ def is_out_of_range(error: Exception) -> bool:
     """Return whether an error says that the database has computed a number that is too large for it."""
     if not isinstance(error, DatabaseError):
         return False
-    # The SQLSTATE of the SQL standard; SQLite only has a message.
-    return getattr(error.__cause__, "sqlstate", None) == "22003" or str(error) == "integer overflow"
+    # SQLite only has a message.
+    return code_of(error) in OUT_OF_RANGE or str(error) == "integer overflow"
 
 
 @contextmanager
