@@ -72,6 +72,7 @@ ROWS: Final[Mapping[str, Mapping[str, int]]] = {
     },
     "Starts from the rows that get_queryset of the exposure gives this caller.": {
         "orm/aggregates/aggregation.py": 1,
+        "orm/subqueries.py": 1,
         "orm/computed_columns.py": 1,
         "orm/field_comparisons.py": 2,
         "orm/named_filters.py": 2,
@@ -109,7 +110,10 @@ ROWS: Final[Mapping[str, Mapping[str, int]]] = {
 SQL: Final[Mapping[str, Mapping[str, int]]] = {
     "Runs what Django's compiler wrote.": {"orm/compiled_queries.py": 2},
     "Recognises raw SQL of the project.": {"orm/computed_columns.py": 1},
-    "Asks the database for a function, or sets its time limit.": {"orm/query_limits.py": 1, "orm/trigram_search.py": 1},
+    "Asks the database for a function, or sets its time limits.": {
+        "context/databases.py": 4,
+        "orm/trigram_search.py": 1,
+    },
     "Writes the app's own log of calls.": {"operating/call_log_storage.py": 6},
     "Is no SQL: BaseCommand.execute.": {"management/command_arguments.py": 1},
 }
