@@ -344,8 +344,6 @@ def _with_article(noun: str) -> str:
 
 # Repairs: each corrects the arguments that a client sent, or returns None if it does not fit them
 
-Arguments = Mapping[str, Any]
-
 # Members of an object that spells out one condition.
 COMPARING: Final = frozenset({"field", "value", "operator", "op", "lookup"})
 
@@ -373,7 +371,7 @@ def _renamed(given: Any, wrong: str, right: str) -> dict[str, Any] | None:
 def with_name(wrong: str, right: str) -> Repair:
     """Return the repair that gives an argument its right name."""
 
-    def mend(arguments: Arguments) -> dict[str, Any] | None:
+    def mend(arguments: Mapping[str, Any]) -> dict[str, Any] | None:
         renamed = _renamed(dict(arguments), wrong, right)
         if renamed is not None and right == "pk" and isinstance(renamed[right], list) and len(renamed[right]) == 1:
             # A list of one key means that key.
@@ -386,7 +384,7 @@ def with_name(wrong: str, right: str) -> Repair:
 def with_value(wrong: str, right: str) -> Repair:
     """Return the repair that gives a field its right name in the argument ``values``."""
 
-    def mend(arguments: Arguments) -> dict[str, Any] | None:
+    def mend(arguments: Mapping[str, Any]) -> dict[str, Any] | None:
         values = _renamed(_opened(arguments.get("values")), wrong, right)
         if values is None:
             return None
@@ -398,7 +396,7 @@ def with_value(wrong: str, right: str) -> Repair:
 def with_model(wrong: Any, right: str, *, is_spelling: bool = True) -> Repair:
     """Return the repair that gives a model its label, also among several."""
 
-    def mend(arguments: Arguments) -> dict[str, Any]:
+    def mend(arguments: Mapping[str, Any]) -> dict[str, Any]:
         given = _opened(arguments.get("model"))
         several = [part.strip() for part in given.split(",")] if isinstance(given, str) else given
         if not isinstance(several, list) or wrong not in several:
@@ -441,7 +439,7 @@ def with_field(wrong: str, right: str, within: Sequence[str]) -> Repair:
             return found
         return value
 
-    def mend(arguments: Arguments) -> dict[str, Any] | None:
+    def mend(arguments: Mapping[str, Any]) -> dict[str, Any] | None:
         for text in dict.fromkeys((wrong, wrong.replace("__", "."))) if wrong else ():
             name = re.compile(rf"(?<!\w){re.escape(text)}(?!\w)|(?<=__){re.escape(text)}|{re.escape(text)}(?=__)")
             mended = {**arguments}
@@ -463,7 +461,7 @@ def with_condition(
     ``right`` is its right name, or the members of an object that replace it.
     """
 
-    def mend(arguments: Arguments) -> dict[str, Any] | None:
+    def mend(arguments: Mapping[str, Any]) -> dict[str, Any] | None:
         for start in dict.fromkeys((prefix, "")):
             new = start + right if isinstance(right, str) else {start + key: item for key, item in right.items()}
             rewriter = _ConditionRewriter(start + name, new, value)
