@@ -15,8 +15,9 @@ from ..orm.access import ModelAccess
 from ..orm.column_values import pk_text
 from ..orm.labels import label_of
 from ..orm.pagination import PageQuery, narrowed
+from ..orm.row_arguments import RowArguments
 from ..orm.row_finder import RowFinder
-from ..orm.tool_arguments import Arguments, RowArguments
+from ..orm.tool_arguments import Arguments
 from ..schema.value_types import FREE_OBJECT, KEY
 from .saving import MAX_LABELS
 

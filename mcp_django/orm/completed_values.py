@@ -28,7 +28,7 @@ from .labels import plain_label
 from .lookups import parse_condition
 from .ordering import Orderings
 from .pagination import narrowed
-from .tool_arguments import RowArguments
+from .row_arguments import RowArguments
 from .undecodable_values import UNDECODABLE, salvaged_first
 
 # Maximum number of values in one answer (server/utilities/completion, Completion Results).

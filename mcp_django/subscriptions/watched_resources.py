@@ -20,7 +20,7 @@ from ..exposures.model_exposure import ModelExposure
 from ..orm.access import ModelAccess, access_of
 from ..orm.column_values import pk_text
 from ..orm.pagination import chunks
-from ..orm.tool_arguments import RowArguments
+from ..orm.row_arguments import RowArguments
 from ..orm.uris import ParsedURI
 from ..protocol.errors import InvalidParams
 from ..resources.model_resources import Resources

@@ -18,8 +18,9 @@ from ..orm.empty_results import empty_hints
 from ..orm.ordering import Orderings
 from ..orm.pagination import PageQuery
 from ..orm.query_limits import read_limits
+from ..orm.row_arguments import RowArguments
 from ..orm.row_reading import read_page
-from ..orm.tool_arguments import Arguments, RowArguments
+from ..orm.tool_arguments import Arguments
 from ..orm.trigram_search import similar_page
 from ..orm.uris import Address
 from ..schema.value_types import FREE_OBJECT

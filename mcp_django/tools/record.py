@@ -15,9 +15,10 @@ from ..orm.columns import Column
 from ..orm.labels import label_of
 from ..orm.nearest_names import Misnamed
 from ..orm.pagination import PageQuery
+from ..orm.row_arguments import RowArguments
 from ..orm.row_reading import read_page, show_rows
 from ..orm.suggestions import with_field
-from ..orm.tool_arguments import Arguments, RowArguments
+from ..orm.tool_arguments import Arguments
 from ..orm.uris import Address
 from ..schema.secrets import clean_text
 

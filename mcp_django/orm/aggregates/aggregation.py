@@ -15,8 +15,8 @@ from ..access import ModelAccess
 from ..arithmetic import FLOAT, Float
 from ..conditions import Filter
 from ..pagination import narrowed
+from ..row_arguments import RowArguments
 from ..suggestions import naming
-from ..tool_arguments import RowArguments
 from ..undecodable_values import UNDECODABLE, is_out_of_range
 from .arguments import MAX_GROUPS, MAX_TOP, UP, AggregateArguments, Order
 from .functions import AfterWindows, OverGroups

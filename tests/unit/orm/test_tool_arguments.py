@@ -8,7 +8,8 @@ import pytest
 
 from mcp_django.exceptions import ToolError
 from mcp_django.orm.access import access_of
-from mcp_django.orm.tool_arguments import Arguments, RowArguments
+from mcp_django.orm.row_arguments import RowArguments
+from mcp_django.orm.tool_arguments import Arguments
 from mcp_django.testing import MCPClient
 from tests.factories import make_superuser, make_user
 from tests.library import reader, site_with
