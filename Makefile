@@ -34,7 +34,8 @@ LOWEST_TESTS = tests/unit/protocol tests/unit/server/test_kernel.py tests/unit/t
 
 # The tests of the gate: docs/audit.md says what that is.
 GATE_TESTS = tests/unit/oauth/test_bearer.py tests/unit/oauth/test_token_query.py tests/unit/oauth/test_resource_urls.py tests/unit/test_signin.py \
-	tests/unit/test_scopes.py tests/unit/context/test_call_restrictions.py tests/unit/context/test_confirmation*.py \
+	tests/unit/test_scopes.py tests/unit/context/test_admin_page.py tests/unit/context/test_call_restrictions.py \
+	tests/unit/context/test_confirmation*.py \
 	tests/unit/exposures tests/unit/emulation/test_admin_actions.py tests/unit/emulation/test_admin_exposure.py \
 	tests/unit/emulation/test_bulk_writes.py tests/unit/emulation/test_list_filters.py \
 	tests/unit/emulation/test_saving.py tests/unit/schema/test_secrets*.py tests/unit/orm/test_access*.py \

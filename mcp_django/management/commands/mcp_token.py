@@ -99,9 +99,11 @@ class Command(TableCommand):
             bound = [] if endpoint is None else [endpoint]
         if not bound:
             raise CommandError(f"No such endpoint. Mounted are: {' '.join(mounted) or 'none'}.")
-        facts = ({MCPContext.CONFIRM_BY_TOKEN: True} if options["confirm_by_token"] else {}) | (
-            {NAME: name} if name else {}
-        )
+        facts: dict[str, Any] = {}
+        if options["confirm_by_token"]:
+            facts[MCPContext.CONFIRM_BY_TOKEN] = True
+        if name:
+            facts[NAME] = name
         token, raw = create_token(person, scopes=scopes, resources=bound, days=days, facts=facts)
         until = f"{token.expires:%Y-%m-%d %H:%M %Z}".rstrip()
         self.stderr.write(f"{person} can use {' '.join(bound)} with {' '.join(scopes)} until {until}.")

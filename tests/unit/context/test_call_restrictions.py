@@ -74,6 +74,17 @@ def test_a_query_that_cannot_be_meant_is_refused(query: str) -> None:
         NarrowingQuery(query).facts({})
 
 
+def test_a_call_is_restricted_to_labels_of_apps_and_models_and_not_too_many() -> None:
+    assert Narrowing.can_name(["shop", "shop.order"])
+    assert not Narrowing.can_name(["shop", "Shop.Order"])
+    assert not Narrowing.can_name(["shop"] * 1_001)
+
+
+def test_a_query_that_has_other_parameters_does_more_than_narrow() -> None:
+    assert NarrowingQuery("read_only=1&models=").only_narrows
+    assert not NarrowingQuery("read_only=1&other=").only_narrows
+
+
 def test_only_what_narrows_is_kept_of_a_query() -> None:
     assert NarrowingQuery("session_id=x&models=shop.order&read_only=1&a=b").kept() == "models=shop.order&read_only=1"
     assert NarrowingQuery("session_id=x").kept() == ""
