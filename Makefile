@@ -54,8 +54,8 @@ COVERED_BY = tests/unit/protocol $(GATE_TESTS)
 
 help:
 	@echo "make demo            the example project with its data on http://127.0.0.1:$(PORT) (PORT=N)"
-	@echo "make test            every test on Django 5.2, and the same modules on Django 6 with SQLite or PostgreSQL"
-	@echo "make test-all        every test on both, with SQLite and with PostgreSQL"
+	@echo "make test            every test on Django 5.2, and the same modules on Django 6 with one of the databases"
+	@echo "make test-all        every test on both, with SQLite, PostgreSQL and MariaDB"
 	@echo "make test-quick      what to run while working: one Django, no servers"
 	@echo "make lowest          some tests, on the lowest versions that pyproject.toml allows"
 	@echo "make coverage        the tests of the protocol and of the gate, which run each of their lines and branches"

@@ -224,7 +224,7 @@ SECTIONS: Final[dict[str, dict[str, Setting]]] = {
         "STATEMENT_TIMEOUT": Setting(
             5,
             number().or_none("no limit"),
-            "Seconds that the queries of one read can take on SQLite and PostgreSQL. `None`: no limit",
+            "Seconds that the queries of one read can take on SQLite, PostgreSQL, MySQL and MariaDB. `None`: no limit",
         ),
         "COMPILED_QUERIES": Setting(
             True,
