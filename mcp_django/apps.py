@@ -32,6 +32,7 @@ class MCPDjangoConfig(AppConfig):
             claim()
         checks.register(check)
         checks.register(check_deployment, deploy=True)
+        checks.register(check_databases, checks.Tags.database)
         got_request_exception.connect(tell_of_tables)
         if faults():
             # The app does not work until its settings are right, and the checks report what is wrong.
@@ -71,3 +72,10 @@ def check_deployment(**kwargs: Any) -> list[checks.CheckMessage]:
     from .checks.settings import run_checks
 
     return run_checks(deployment=True, **kwargs)
+
+
+def check_databases(**kwargs: Any) -> list[checks.CheckMessage]:
+    """Run the app's system checks of ``check --database``."""
+    from .checks.databases import run_checks
+
+    return run_checks(**kwargs)

@@ -5,12 +5,16 @@ A replica may lag behind. Saving a row that was read there would undo what other
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
+from datetime import UTC, datetime, tzinfo
 from math import ceil
 from typing import Any, Final, Literal
 
+from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, InterfaceError, connections, router, transaction
 from django.db.models import Model
+from django.utils import timezone
 
+from ..exceptions import ToolError
 from .call_record import CallRecord
 
 
@@ -109,6 +113,61 @@ class LockWait:
         if self.vendor == "postgresql":
             with self.connection.cursor() as cursor:
                 cursor.execute("SELECT set_config('lock_timeout', %s, true)", [f"{self.seconds * 1000:.0f}"])
+
+
+class LocalTimes:
+    """The days, months and other parts of the times that a database stores, which it computes in a time zone: the
+    current one, or ``zone``."""
+
+    REMEDY: Final = "Fill its tables of time zones: mysql_tzinfo_to_sql /usr/share/zoneinfo | mysql -u root mysql"
+
+    def __init__(self, connection: Any, zone: tzinfo | None = None) -> None:
+        self.connection = connection
+        self.zone = timezone.get_current_timezone_name() if zone is None else zone.tzname(None) or str(zone)
+
+    @property
+    def are_converted(self) -> bool:
+        """Whether the zone is another one than that of the stored times."""
+        return settings.USE_TZ and self.connection.timezone_name != self.zone
+
+    @property
+    def are_known(self) -> bool:
+        """Whether the database knows the zone; MySQL without its tables has NULL for each time of another zone."""
+        return not self.are_converted or self.connection.features.has_zoneinfo_database
+
+    def check(self) -> None:
+        """Raise ``ToolError`` if the database does not know the zone."""
+        if not self.are_known:
+            raise ToolError(
+                "The database server has no tables of time zones, so it cannot tell days, months or hours in "
+                f"{self.zone}. Its administrator can help: {self.REMEDY}. Without them, filter from a first to a last "
+                "time."
+            )
+
+    @property
+    def bounds(self) -> tuple[datetime, datetime] | None:
+        """The first and last time that is converted, None if all are: MySQL leaves the others as they are stored."""
+        if not self.are_converted or self.connection.vendor != "mysql":
+            return None
+        version = self.connection.mysql_version
+        last = datetime(2038, 1, 19, tzinfo=UTC)
+        if self.connection.mysql_is_mariadb:
+            if version >= (11, 5):
+                last = datetime(2106, 2, 7, tzinfo=UTC)
+        elif version >= (8, 0, 28):
+            last = datetime(3001, 1, 18, tzinfo=UTC)
+        return datetime(1970, 1, 1, tzinfo=UTC), last
+
+    @property
+    def unconverted_text(self) -> str:
+        """What a caller should know about times out of bounds; "" if there are none."""
+        if self.bounds is None:
+            return ""
+        first, last = (moment.date().isoformat() for moment in self.bounds)
+        return (
+            f"the database server converts no times before {first} or from {last} on, so the parts of these are in "
+            f"{self.connection.timezone_name}"
+        )
 
 
 def stop_query(connection: Any, timeout: float) -> None:

@@ -26,6 +26,7 @@ from django.db.models import (
 )
 from django.db.models.functions import Cast, NullIf, TruncDate
 
+from ..context.databases import LocalTimes
 from ..exceptions import ToolError
 from .access import ModelAccess
 from .column_values import MAX_DIGITS
@@ -268,8 +269,16 @@ def _temporal(left: Target, sign: str, right: Target, words: tuple[str, str]) ->
 
 def _as_date(target: Target) -> Any:
     if _word(target) == "datetime":
-        return TruncDate(target.expression)
+        return _Day(target.expression)
     return target.expression
+
+
+class _Day(TruncDate):
+    """The day of a time in the current time zone."""
+
+    def as_mysql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        LocalTimes(connection).check()
+        return self.as_sql(compiler, connection, **extra)
 
 
 class _Exact(Func):

@@ -13,14 +13,16 @@ from functools import lru_cache
 from itertools import chain, islice
 from typing import Any, ClassVar, Final, Literal
 
-from django.db import connections
+from django.db import connections, router
 from django.db.models import (
     BooleanField,
     Case,
+    DateTimeField,
     Exists,
     ExpressionWrapper,
     F,
     IntegerField,
+    Model,
     Q,
     QuerySet,
     Value,
@@ -31,11 +33,12 @@ from django.db.models.lookups import Exact, GreaterThan, GreaterThanOrEqual, IsN
 from django.db.models.sql import Query
 from django.utils.tree import Node
 
+from ..context.databases import LocalTimes
 from ..exceptions import ToolError
 from ..exposures.querysets import among
 from .access import Link, ModelAccess
 from .compiled_queries import Bind, BoundIn, prepare
-from .fields import FieldPath, is_file_field, stored_field
+from .fields import PARTS, FieldPath, is_file_field, stored_field
 from .hidden_parts import WHOLE, can_hide_parts, hides_parts, with_no_part_hidden
 from .named_filters import NamedFilter
 from .path import Target
@@ -178,6 +181,13 @@ class Condition(Filter):
             return 1 << (count - 1).bit_length()
         return count
 
+    @property
+    def is_on_local_time(self) -> bool:
+        """Whether the database computes a part of a time, such as its month; of most years Django makes bounds."""
+        part, _, word = self.lookup.partition("__")
+        is_computed = part in PARTS and (part != "year" or word in ("in", "range"))
+        return is_computed and isinstance(stored_field(self.path.field), DateTimeField)
+
     def shape(self) -> Hashable:
         return self.path.column, self.lookup, self.values[0] if self.lookup == "isnull" else self.places
 
@@ -215,6 +225,8 @@ class Condition(Filter):
         elif path.expression is not None or (not path.many and _is_bindable(path.field, self.lookup)):
             found = self._compared(column, context.bound(self))
         else:
+            if self.is_on_local_time:
+                LocalTimes(connections[context.using]).check()
             several = self.lookup.rpartition("__")[2] in ("in", "range")
             found = Q((f"{name}__{self.lookup}", list(self.values) if several else self.values[0]))
             if inside:
@@ -448,11 +460,16 @@ def left_open(found: Sequence[Filter], opening: Sequence[NamedFilter]) -> Iterat
             yield Applied(source, {})
 
 
-def opening_hint(filters: Sequence[Filter]) -> Iterator[str]:
-    """Yield a hint that names the conditions which apply by default, without the client having asked for them."""
+def condition_hints(filters: Sequence[Filter], model: type[Model]) -> Iterator[str]:
+    """Yield a hint that names the conditions which apply by default, without the client having asked for them, and one
+    if conditions compare parts of times that the database does not convert to the time zone."""
     names = [name for item in filters if isinstance(item, Applied) and not item.values for name in item.source.names()]
     if names:
         yield f"As in the admin, the filter {', '.join(names)} applies by default: describe_model lists its choices."
+    if any(isinstance(item, Condition) and item.is_on_local_time for item in conditions_of(filters)):
+        text = LocalTimes(connections[router.db_for_read(model)]).unconverted_text
+        if text:
+            yield text
 
 
 def is_moving(filters: Sequence[Filter]) -> bool:

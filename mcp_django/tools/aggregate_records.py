@@ -7,7 +7,7 @@ from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..emulation.picked_rows import Selection
 from ..orm.aggregates.aggregation import AggregateResult, Aggregation
-from ..orm.conditions import opening_hint
+from ..orm.conditions import condition_hints
 from ..orm.empty_results import empty_hints
 from ..schema.value_types import FREE_OBJECT
 from .base import RecordTool
@@ -71,7 +71,8 @@ class AggregateRecords(RecordTool):
             *call.given.limit_hint(aggregation.max_groups),
             *call.given.limit_hint(aggregation.max_top, "top"),
         ]
-        hints = [*opening_hint(aggregation.conditions), *(f"{text}." for text in bounds), *result.label_hints()]
+        hints = [*condition_hints(aggregation.conditions, call.exposure.model), *(f"{text}." for text in bounds)]
+        hints += [*result.unconverted, *result.label_hints()]
         if result.is_empty:
             empty = empty_hints(call.model, aggregation.conditions)
             hints += [f"{text[0].upper()}{text[1:]}." for text in empty]

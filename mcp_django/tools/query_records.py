@@ -13,7 +13,7 @@ from ..context.tool_results import ToolResult
 from ..emulation.picked_rows import Selection
 from ..exceptions import ToolError
 from ..orm.column_values import plain_key
-from ..orm.conditions import opening_hint
+from ..orm.conditions import condition_hints
 from ..orm.empty_results import empty_hints
 from ..orm.ordering import Orderings
 from ..orm.pagination import PageQuery
@@ -79,7 +79,7 @@ class RecordCall(RowArguments):
                 page.notes.append("counting took too long: narrow the filters")
                 payload["count"] = "unknown"
         payload["returned"] = kept
-        hints = [*notes, *page.notes, *opening_hint(query.conditions)]
+        hints = [*notes, *page.notes, *condition_hints(query.conditions, self.model.exposure.model)]
         if not page.rows and query.after is None:
             hints += empty_hints(self.model, query.conditions)
         if (kept < len(page.rows) or page.more) and page.keys:

@@ -34,7 +34,7 @@ class AggregateResult:
 
     ``is_cut`` says that groups were left out because of the limit; ``others`` sums up the groups that were left out.
     ``tied`` is the title of the measure that ranks the groups, if the first one that was left out has the same value
-    as the last row.
+    as the last row. ``unconverted`` are hints about times that the database does not convert to the time zone.
     """
 
     aggregation: "Aggregation"
@@ -42,6 +42,7 @@ class AggregateResult:
     is_cut: bool = False
     others: Mapping[str, Any] | None = None
     tied: str = ""
+    unconverted: tuple[str, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -158,7 +159,9 @@ class Aggregation:
                 rows = manager.using(rows.db).filter(pk__in=rows.values("pk"))
             if not self.groups:
                 return AggregateResult(self, totals(rows, self.measures))
-            return self._settled(rows)._by_groups(rows)
+            result = self._settled(rows)._by_groups(rows)
+            hints = (hint for group in self.groups for hint in group.unconverted_hints(rows))
+            return replace(result, unconverted=tuple(hints))
         except NotSupportedError as error:
             raise ToolError(f"The database cannot compute that: {error}") from None
         except DatabaseError as error:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Final
 
 from django.conf import settings
+from django.db import connections
 from django.db.models import (
     Count,
     DateField,
@@ -18,6 +19,7 @@ from django.db.models import (
     ExpressionWrapper,
     F,
     Q,
+    QuerySet,
     Value,
     Window,
     functions,
@@ -26,6 +28,7 @@ from django.db.models.functions import Cast, Lag
 from django.db.models.lookups import LessThan
 from django.utils import timezone
 
+from ...context.databases import LocalTimes
 from ...context.request import MCPRequest
 from ...exceptions import ToolError
 from ..access import MAX_NAME, ModelAccess
@@ -202,6 +205,27 @@ class Group:
         # Use dates for all but hours, because comparing dates involves no time zones.
         options = {"output_field": DateField()} if self.period in STRETCHES else {}
         return function(self.target.expression, **options)
+
+    def local_times(self, using: str) -> LocalTimes | None:
+        """Return how the database computes these periods of times, None for another group than one of times."""
+        if not self.period or not isinstance(stored_field(self.target.column.field), DateTimeField):
+            return None
+        return LocalTimes(connections[using], hour_zone() if self.period == "hour" else None)
+
+    def unconverted_hints(self, rows: QuerySet[Any]) -> Iterator[str]:
+        """Yield a hint if some of the rows have times that the database leaves as they are stored."""
+        times = self.local_times(rows.db)
+        if times is None or times.bounds is None:
+            return
+        first, last = times.bounds
+        outside = Q(mcp_time__lt=first) | Q(mcp_time__gte=last)
+        try:
+            with read_limits(TIME_SHARE):
+                are_there = rows.annotate(mcp_time=self.target.expression).filter(outside).exists()
+        except ToolError:
+            are_there = True
+        if are_there:
+            yield f"{self.title}: {times.unconverted_text}."
 
     def is_next(self, window: Mapping[str, Any]) -> Any:
         """Return the condition that the period before in the window is the one before in the calendar."""

@@ -55,7 +55,14 @@ def _total(measure: Measure, plain: Mapping[str, Any]) -> Any:
 def grouped(
     rows: QuerySet[Any], groups: Sequence[Group], measures: Sequence[Measure], place: Any = None
 ) -> QuerySet[Any]:
-    """Return the queryset of groups with their measures, and with the ``place`` of each group."""
+    """Return the queryset of groups with their measures, and with the ``place`` of each group.
+
+    Raises ``ToolError`` for periods of a time zone that the database does not know.
+    """
+    for group in groups:
+        times = group.local_times(rows.db)
+        if times is not None:
+            times.check()
     names: dict[str, Any] = {group.alias: group.expression for group in groups}
     if len(groups) > 1:
         # A query that ranks its groups needs an expression for each, also for two columns of one value.
