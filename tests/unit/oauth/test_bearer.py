@@ -459,6 +459,7 @@ def test_an_endpoint_says_where_its_tokens_come_from() -> None:
     assert endpoint.url == RESOURCE
     assert endpoint.other_origin == "http://localhost"
     assert ProtectedResource(request(), "/mcp").other_origin is None
+    assert endpoint.origin == "http://testserver"
     metadata = "http://testserver/.well-known/oauth-protected-resource/mcp"
     told = f'Bearer resource_metadata="{metadata}", scope="mcp:read", error="invalid_token"'
     assert endpoint.challenge(["mcp:read"], error="invalid_token") == told
