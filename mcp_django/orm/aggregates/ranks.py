@@ -72,7 +72,8 @@ class RankedRows:
         return Window(RowNumber(), partition_by=self.partition or None, order_by=order)
 
     def _parts(self, rows: QuerySet[Any], part: Any) -> "PartOfRow":
-        return PartOfRow(F("pk"), Subquery(rows.annotate(**{PART: part, KEY: F("pk")}).values(KEY, PART)))
+        ranked = rows.annotate(**{PART: part, KEY: F("pk")}).values(KEY, PART)
+        return PartOfRow(F("pk"), Subquery(ranked, output_field=part.output_field))
 
 
 class PartOfRow(Func):
