@@ -1,22 +1,14 @@
 """A Django project's models and admin over the Model Context Protocol. The names here are the public API.
 
-The decorators of a project's ``mcp.py`` are functions of this module. What they need is imported when they are used,
-and each other name when it is first used, so that ``import mcp_django.oauth`` in a settings module costs next to
-nothing.
+Each is loaded when it is first used, so that ``import mcp_django.oauth`` in a settings module costs next to nothing.
 """
 
-from __future__ import annotations
-
-import inspect
-from collections.abc import Callable, Iterable
-from functools import wraps
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from django.db.models import Model
-
     from .context.tool_results import ToolResult
+    from .decorators import action, prompt, register, register_viewset, resource, tool
     from .emulation.admin_exposure import AdminExposure
     from .exceptions import AlreadyRegistered, Declined, NotRegistered, ToolError
     from .exposures.model_exposure import ModelExposure
@@ -60,12 +52,10 @@ __all__ = [
     "tool",
 ]
 
-F = TypeVar("F", bound=Callable[..., Any])
-E = TypeVar("E", bound="type[ModelExposure]")
-
 # The modules of the public names, as in the imports for type checkers above.
 _NAMES = {
     "context.tool_results": "ToolResult",
+    "decorators": "action prompt register register_viewset resource tool",
     "emulation.admin_exposure": "AdminExposure",
     "exceptions": "AlreadyRegistered Declined NotRegistered ToolError",
     "exposures.model_exposure": "ModelExposure",
@@ -93,145 +83,3 @@ if not TYPE_CHECKING:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
-
-
-# Decorators of ``mcp.py``
-
-
-def register(*models: type[Model], site: MCPSite | None = None) -> Callable[[E], E]:
-    """Decorator of a :class:`ModelExposure`: register it for the models, on the default site or on ``site``.
-
-    Raises:
-        AlreadyRegistered: one of the models is registered explicitly already.
-        ValueError: no model was given, or the class is not an exposure.
-    """
-    from .exposures.model_exposure import ModelExposure
-
-    if not models or (isinstance(models[0], type) and issubclass(models[0], ModelExposure)):
-        raise ValueError("At least one model must be passed to register: @mcp.register(Order).")
-
-    def wrapper(exposure_class: E) -> E:
-        if not issubclass(exposure_class, ModelExposure):
-            raise ValueError("The wrapped class must subclass ModelExposure.")
-        _site(site).register(models, exposure_class)
-        return exposure_class
-
-    return wrapper
-
-
-def register_viewset(
-    prefix: str,
-    viewset: type | None = None,
-    basename: str | None = None,
-    *,
-    site: MCPSite | None = None,
-    **options: Any,
-) -> Any:
-    """Decorator or function: register a ViewSet of REST framework, with the arguments of a router's ``register``. See
-    :meth:`~mcp_django.sites.MCPSite.register_viewset`."""
-
-    def wrapper(viewset: type) -> type:
-        _site(site).register_viewset(prefix, viewset, basename, **options)
-        return viewset
-
-    return wrapper(viewset) if viewset is not None else wrapper
-
-
-def tool(function: F | None = None, *, site: MCPSite | None = None, **options: Any) -> Any:
-    """Decorator: make a tool of a function ``(request, **arguments)``; see
-    :class:`~mcp_django.tools.function_tools.FunctionTool`.
-
-    The schema comes from the signature and the docstring. Used bare or with the tool's attributes as options. The
-    annotations are read when a server starts or the system checks run, not by every command.
-
-    Raises:
-        ImproperlyConfigured: the name or the parameters cannot be used.
-        AlreadyRegistered: the site has a tool of this name.
-    """
-    return _decorator(_site(site).add_tool, function, options)
-
-
-def prompt(function: F | None = None, *, site: MCPSite | None = None, **options: Any) -> Any:
-    """Make a prompt of a function ``(request, **arguments)``; see :class:`~mcp_django.resources.prompts.Prompt`."""
-    return _decorator(_site(site).add_prompt, function, options)
-
-
-def resource(uri: str, *, site: MCPSite | None = None, **options: Any) -> Callable[[F], F]:
-    """Decorator: make a resource of a function; a URI with ``{parameters}`` makes a resource template. See
-    :class:`~mcp_django.resources.function_resources.FunctionResource`."""
-
-    def wrapper(function: F) -> F:
-        _site(site).add_resource(uri, function, **options)
-        return function
-
-    return wrapper
-
-
-def _site(site: MCPSite | None) -> MCPSite:
-    """Return the site to register with: by default, the default site."""
-    if site is not None:
-        return site
-    from .sites import site as default_site
-
-    return default_site
-
-
-def _decorator(add: Callable[..., None], function: F | None, options: dict[str, Any]) -> Any:
-    def wrapper(function: F) -> F:
-        add(function, **options)
-        return function
-
-    return wrapper(function) if function is not None else wrapper
-
-
-def action(
-    function: F | None = None,
-    *,
-    permissions: Iterable[str] = ("change",),
-    description: str = "",
-    destructive: bool = True,
-    **options: Any,
-) -> Any:
-    """Decorator: make an action of an exposure's method ``(self, request, queryset, **arguments)``.
-
-    ``permissions`` are those of the exposure that a caller needs, by the names of its ``has_*_permission``. A
-    destructive action shows what it would do and waits for a confirmation. A generator, which yields its progress, also
-    runs if it is called without MCP, such as by the admin.
-
-    Raises:
-        ImproperlyConfigured: the permissions are text.
-    """
-    from django.core.exceptions import ImproperlyConfigured
-
-    if isinstance(permissions, str):
-        raise ImproperlyConfigured(f'permissions of an action must be a list such as ["change"], not {permissions!r}.')
-    from .exposures.declared_actions import ActionOptions
-
-    def wrapper(function: F) -> F:
-        function = _runs_anywhere(function)
-        function.mcp_action = ActionOptions(  # type: ignore[attr-defined]
-            permissions=tuple(permissions), description=description, destructive=destructive, **options
-        )
-        return function
-
-    return wrapper(function) if function is not None else wrapper
-
-
-def _runs_anywhere(method: F) -> F:
-    """Wrap an action that is a generator, so that the admin can run it too, without progress. The admin only
-    calls its actions, so a generator would do nothing there, and nobody would notice."""
-    if not inspect.isgeneratorfunction(method):
-        return method
-
-    @wraps(method)
-    def run(self: Any, request: Any, *args: Any, **options: Any) -> Any:
-        steps = method(self, request, *args, **options)
-        if hasattr(request, "mcp"):
-            return steps
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                return end.value
-
-    return run  # type: ignore[return-value]

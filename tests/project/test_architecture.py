@@ -37,7 +37,7 @@ emulation
 tools
 resources
 rest
-sites routing
+sites routing decorators
 oauth
 subscriptions
 server

@@ -19,6 +19,7 @@ from django.test.utils import override_settings, setup_test_environment
 from shop.models import Customer, Order
 
 import mcp_django
+from mcp_django import decorators
 from mcp_django.checks import declarations as checks
 from mcp_django.sites import MCPSite
 from mcp_django.testing import MCPClient
@@ -30,7 +31,7 @@ def declare(where: str, source: str) -> list[str]:
     """Run a snippet against a site of its own and return what the system checks say of it."""
     fresh = MCPSite("mcp_django", admin_site=admin.site)
     namespace: dict[str, Any] = {"__name__": "snippet"}
-    with mock.patch("mcp_django.sites.site", fresh), mock.patch.object(mcp_django, "site", fresh):
+    with mock.patch.object(decorators, "default_site", fresh), mock.patch.object(mcp_django, "site", fresh):
         exec(compile(source, where, "exec"), namespace)
     sites = [fresh, *(value for value in namespace.values() if isinstance(value, MCPSite))]
     declared = sum(len(site._registry) + len(site.function_tools()) + len(site.prompts) for site in sites)
