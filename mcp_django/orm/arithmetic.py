@@ -24,6 +24,7 @@ from django.db.models import (
     Func,
     Value,
 )
+from django.db.models.expressions import CombinedExpression, DurationExpression
 from django.db.models.functions import Cast, NullIf, TruncDate
 
 from ..context.databases import LocalTimes
@@ -263,7 +264,7 @@ def _temporal(left: Target, sign: str, right: Target, words: tuple[str, str]) ->
         return DURATION, _made(left.expression, sign, right.expression, DURATION)
     if first == "duration" and second in _NUMBERS and sign in "*/":
         factor = NullIf(Float(right.expression), Value(0.0)) if sign == "/" else Float(right.expression)
-        return DURATION, _made(left.expression, sign, factor, DURATION)
+        return DURATION, ExpressionWrapper(Scaled(left.expression, sign, factor), output_field=DURATION)
     return None
 
 
@@ -279,6 +280,25 @@ class _Day(TruncDate):
     def as_mysql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
         LocalTimes(connection).check()
         return self.as_sql(compiler, connection, **extra)
+
+
+class Signed(Func):
+    """Database function: an integer that may be less than zero, as the difference of two is."""
+
+    arity = 1
+    template = "%(expressions)s"
+
+    def as_mysql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        # What is left of an unsigned column is unsigned too there, and an error if it is less than zero.
+        return self.as_sql(compiler, connection, template="CAST(%(expressions)s AS SIGNED)", **extra)
+
+
+class Scaled(DurationExpression):
+    """A duration multiplied or divided by a number."""
+
+    def as_mysql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        # Django writes durations as intervals there, which can only be added to dates. They are stored as numbers.
+        return CombinedExpression.as_sql(self, compiler, connection)
 
 
 class _Exact(Func):

@@ -7,7 +7,7 @@ from django.db.models import F, Value
 from django.db.models.functions import NullIf
 
 from ...exceptions import ToolError
-from ..arithmetic import DURATION, FLOAT, INTEGER
+from ..arithmetic import DURATION, FLOAT, INTEGER, Signed
 from ..fields import UNITS, kind_of
 from .asked_measures import DERIVED, AskedMeasure
 from .functions import OverGroups, Units, exact_field
@@ -94,7 +94,9 @@ def _less(one: Measure, other: Measure) -> tuple[Any, Any, Any]:
     plain: Any = F(one.alias) - F(other.alias)
     if len(words) == 1 and words <= {"date", "datetime", "duration"}:
         exact = DURATION
-    elif exact is not None and exact is not INTEGER:
+    elif exact is INTEGER:
+        plain = Signed(F(one.alias), output_field=exact) - Signed(F(other.alias), output_field=exact)
+    elif exact is not None:
         plain = Units(F(one.alias), output_field=exact) - Units(F(other.alias), output_field=exact)
 
     def derive(value: Any, by: Any) -> Any:

@@ -22,9 +22,11 @@ from django.db.models import (
     When,
     Window,
 )
-from django.db.models.expressions import OrderBy
+from django.db.models.expressions import Combinable, OrderBy
 from django.db.models.functions import Abs, Greatest, RowNumber
 from django.db.models.lookups import Exact, IsNull
+
+from ..arithmetic import Scaled
 
 KEY: Final = "mcp_key"
 PART: Final = "mcp_part"
@@ -56,7 +58,7 @@ class RankedRows:
         place = (number - Value(1)) * Value(share)
         distance = Abs(ExpressionWrapper(position - Value(1) - place, output_field=FloatField()))
         weight = Greatest(ExpressionWrapper(Value(1.0) - distance, output_field=FloatField()), Value(0.0))
-        part = ExpressionWrapper(value * weight, output_field=FloatField())
+        part = ExpressionWrapper(Scaled(value, Combinable.MUL, weight), output_field=FloatField())
         return self._parts(rows, Case(When(IsNull(value, False), then=part)))
 
     def edge(self, value: Any, places: list[Any], *, descending: bool) -> Any:
