@@ -164,10 +164,16 @@ class Average(Avg):
 def _within_range(aggregate: Aggregate, compiler: Any, connection: Any, compiled: Any) -> tuple[str, list[Any]]:
     """Return the SQL of a sum or an average of floats that fails if it may be too large: MySQL would give 0."""
     source, *_ = aggregate.get_source_expressions()
-    most, most_params = compiler.compile(Max(Abs(source), filter=aggregate.filter))
-    number, number_params = compiler.compile(Count(source, filter=aggregate.filter))
+    condition = _condition(aggregate)
+    most, most_params = compiler.compile(Max(Abs(source), filter=condition))
+    number, number_params = compiler.compile(Count(source, filter=condition))
     sql, params = compiled
     return f"({sql} + 0e0 * ({most} * {number}))", [*params, *most_params, *number_params]
+
+
+def _condition(aggregate: Aggregate) -> Any:
+    """Return the condition on the rows of an aggregate function, None without one. Django 6 wraps it."""
+    return getattr(aggregate.filter, "condition", aggregate.filter)
 
 
 class Amount(Float):
@@ -362,7 +368,8 @@ class Percentile(_Computed):
 
     def by_rank(self, rows: RankedRows) -> Any:
         """Return the percentile of these rows as the sum of what each of them adds to it."""
-        value, *_, condition = self.get_source_expressions()
+        value, *_ = self.get_source_expressions()
+        condition = _condition(self)
         counted = value if condition is None else Case(When(condition, then=value))
         return Sum(rows.percentile(counted, self.share), output_field=self.output_field)
 
