@@ -113,6 +113,7 @@ class KeyedCall(models.Model):
     tool = models.CharField(max_length=64)
     arguments = models.CharField(max_length=64, help_text="Their digest.")
     authority = models.CharField(max_length=64, blank=True, help_text="The digest of what the caller could do.")
+    owner = models.CharField(max_length=32, blank=True, help_text="The mark of the call that claimed the key.")
     result = models.TextField(blank=True, help_text="The result as JSON; empty while nobody knows of one.")
     created = models.DateTimeField(db_index=True)
 

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from enum import Enum
 from typing import Final
 
-from django.db import IntegrityError, InterfaceError, OperationalError
+from django.db import DataError, IntegrityError, InterfaceError, OperationalError
 
 Codes = Collection[str | int]
 # SQLSTATEs of PostgreSQL, names of SQLite and numbers of MySQL and MariaDB: a lock timeout, a deadlock, a conflict with
@@ -23,6 +23,8 @@ LOST: Final[Codes] = frozenset(
 )
 # A number that is too large for its column, or for what the database computes.
 OUT_OF_RANGE: Final[Codes] = frozenset({"22003", 1264, 1690})
+# What MySQL and MariaDB say of a value that its column cannot hold: their drivers have no class for some of these.
+UNFIT: Final[Codes] = frozenset({*OUT_OF_RANGE, 1265, 1292, 1366, 1367, 1406, 1411, 1441})
 # Texts of errors without a code: of PostgreSQL, when it connects or notices that the connection has ended.
 CROWDED_TEXTS: Final = ("too many clients", "remaining connection slots", "too many connections for")
 ENDED_TEXTS: Final = ("idle-in-transaction timeout", "transaction timeout", "idle-session timeout")
@@ -92,10 +94,17 @@ def code_of(error: BaseException) -> str | int:
     if name:
         # The extended names say more than is needed here: SQLITE_BUSY_SNAPSHOT.
         return "_".join(name.split("_")[:2])
-    number = cause.args[0] if cause is not None and cause.args else None
+    # Django's backend for MySQL makes an IntegrityError of some errors, without a cause.
+    args = error.args if cause is None else cause.args
+    number = args[0] if args else None
     if isinstance(number, int):
         return number
     return getattr(cause, "sqlstate", None) or ""
+
+
+def is_unfit(error: BaseException) -> bool:
+    """Return whether an error says that a value does not fit its column, whatever class the driver gives it."""
+    return isinstance(error, (DataError, OverflowError)) or code_of(error) in UNFIT
 
 
 def _has_lost(error: BaseException) -> bool:

@@ -3,7 +3,7 @@
 A replica may lag behind. Saving a row that was read there would undo what others have changed meanwhile.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import UTC, datetime, tzinfo
 from math import ceil
@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, InterfaceError, connections, router, transaction
 from django.db.models import Model
+from django.db.models.constants import OnConflict
 from django.utils import timezone
 
 from ..exceptions import ToolError
@@ -80,6 +81,21 @@ def writing(using: str, mode: Literal["IMMEDIATE", "EXCLUSIVE"] = "IMMEDIATE") -
         finally:
             connection.transaction_mode = configured
         yield
+
+
+def insert_new(connection: Any, table: str, columns: Sequence[str], key: str) -> str:
+    """Return an ``INSERT`` of one row with these columns that does nothing if a row with the unique ``key`` is there.
+
+    MySQL's ``INSERT IGNORE`` would also cut values that are too long. Its other clause waits for a row that somebody
+    else inserts, and locks it.
+    """
+    table, key, *names = map(connection.ops.quote_name, (table, key, *columns))
+    values = f"{table} ({', '.join(names)}) VALUES ({', '.join(['%s'] * len(names))})"
+    if connection.vendor == "mysql":
+        return f"INSERT INTO {values} ON DUPLICATE KEY UPDATE {key} = {key}"
+    begin = connection.ops.insert_statement(on_conflict=OnConflict.IGNORE)
+    end = connection.ops.on_conflict_suffix_sql([], OnConflict.IGNORE, [], [])
+    return f"{begin} {values} {end}".rstrip()
 
 
 class LockWait:

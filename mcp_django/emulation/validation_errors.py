@@ -38,10 +38,15 @@ MOMENTS: Final[Mapping[type[forms.Field], str]] = {
 }
 # Stands for every error of a field that the caller does not see.
 HIDDEN_ERROR: Final = "(another field): its value is missing or not valid, and you cannot set it here"
-# SQLite's messages for broken constraints; PostgreSQL reports the name of the constraint separately.
+# Messages for broken constraints: of SQLite, and of MySQL and MariaDB, whose first one begins with the caller's value.
+# PostgreSQL reports the name of the constraint separately.
 UNIQUE: Final = re.compile(r"UNIQUE constraint failed: (\w+\.\w+(?:, \w+\.\w+)*)$")
 INDEX: Final = re.compile(r"UNIQUE constraint failed: index '(\w+)'$")
 CHECK: Final = re.compile(r"CHECK constraint failed: (\w+)$")
+MYSQL_UNIQUE: Final = re.compile(r"^Duplicate entry .* for key '(?:([^'.]+)\.)?([^'.]+)'$", re.DOTALL)
+MYSQL_CHECK: Final = re.compile(
+    r"^(?:CONSTRAINT `|Check constraint ')(?:[^`'.]+\.)?([^`'.]+)[`'] (?:failed|is violated)"
+)
 
 
 def error_lines(
@@ -163,19 +168,28 @@ def broken_constraint(model: ModelAccess, error: IntegrityError) -> str:
 def _broken(model: type[Model], error: IntegrityError) -> Parts:
     cause = error.__cause__ or error
     diagnosis = getattr(cause, "diag", None)
-    text = str(cause)
+    text = str(cause.args[-1]) if cause.args else ""
     name = getattr(diagnosis, "constraint_name", None)
-    for pattern in (INDEX, CHECK):
+    table = getattr(diagnosis, "table_name", None)
+    for pattern in (INDEX, CHECK, MYSQL_CHECK):
         if match := pattern.search(text):
             name = match[1]
+    # MySQL names the table with the key, MariaDB the key alone.
+    tables: Iterable[str] = [table] if table else []
+    if match := MYSQL_UNIQUE.search(text):
+        table, name = match.groups()
+        tables = (
+            [table] if table else dict.fromkeys(field.model._meta.db_table for field in model._meta.concrete_fields)
+        )
     match = UNIQUE.search(text)
     fields = _by_column(model, [part.split(".") for part in match[1].split(", ")]) if match else ()
     for constraint in chain.from_iterable(part._meta.constraints for part in (model, *model._meta.all_parents)):
         # For a unique constraint, SQLite reports the columns instead of the name.
         if constraint.name == name or (fields and fields == list(getattr(constraint, "fields", ()))):
             return _parts(constraint)
-    if name and diagnosis is not None and diagnosis.table_name:
-        fields = _by_column(model, _columns(model, diagnosis.table_name, name))
+    if name:
+        found = (columns for table in tables if (columns := _columns(model, table, name)))
+        fields = _by_column(model, next(found, [])) or fields
     return "unique", fields, ()
 
 

@@ -482,7 +482,8 @@ def _assertions(request: OAuthRequest) -> list[str]:
 
 def _family_of(code: str) -> UUID:
     """Return the family of the tokens made from an authorization code, by which a reused code is recognised."""
-    return UUID(bytes=hashlib.sha256(b"mcp_django.oauth code " + code.encode()).digest()[:16])
+    # MariaDB's columns of UUIDs take no other 16 bytes than those of a version.
+    return UUID(bytes=hashlib.sha256(b"mcp_django.oauth code " + code.encode()).digest()[:16], version=5)
 
 
 def _has_ended(facts: Mapping[str, Any]) -> bool:

@@ -24,6 +24,7 @@ import orjson
 from django.db import (
     DataError,
     IntegrityError,
+    OperationalError,
     ProgrammingError,
     close_old_connections,
     connections,
@@ -32,8 +33,8 @@ from django.db import (
 )
 
 from ..context.call_record import CallRecord
-from ..context.database_errors import Trouble
-from ..context.databases import writing
+from ..context.database_errors import Trouble, code_of
+from ..context.databases import LockWait, insert_new, writing
 from ..models import CallEntry
 from .alerts import alerts
 from .gauges import gauge
@@ -60,12 +61,14 @@ PATIENCE_OF_LOCKS: Final = f"{LOCKED * 1000:.0f}"
 PUSHES_AFTER: Final = 2.0
 PUSH: Final = 0.05
 # Databases for which this module has an INSERT statement of its own.
-QUICK: Final = frozenset({"sqlite", "postgresql"})
+QUICK: Final = frozenset({"sqlite", "postgresql", "mysql"})
 # Maximum number of rows in one statement, and of rows that wait.
 BATCH: Final = 500
 MAX_WAITING: Final = 20_000
 # Errors which say that the database cannot hold the values of a row.
 UNFIT: Final = (DataError, IntegrityError, ValueError, TypeError, OverflowError)
+# MySQL's numbers for a packet that is larger than the server takes; 2006 is also a connection that is gone.
+TOO_LARGE: Final = frozenset({1153, 2006})
 # The values of a row in the order of FIELDS, which leave out the primary key. Creating a model instance would take
 # longer than all other logging work of a call.
 Row = tuple[Any, ...]
@@ -204,6 +207,13 @@ class Writer:
         """Store rows in this thread; a row that the database refuses does not block the others."""
         try:
             store(rows)
+        except OperationalError as error:
+            # MySQL ends the connection for a statement that is too large: where it is gone, connecting fails as well.
+            if code_of(error) not in TOO_LARGE or len(rows) == 1:
+                raise
+            middle = len(rows) // 2
+            self.store_now(rows[:middle])
+            self.store_now(rows[middle:])
         except UNFIT as error:
             if len(rows) > 1:
                 for row in rows:
@@ -276,14 +286,14 @@ def store(rows: Sequence[Row]) -> None:
             made: Any = CallEntry
             entries = [made(None, *row) for row in rows]
             CallEntry._default_manager.using(alias).bulk_create(entries, ignore_conflicts=True)
-        elif connection.vendor == "sqlite":
+        elif connection.vendor != "postgresql":
             adapt = {"time": connection.ops.adapt_datetimefield_value, "history": json.dumps}
             by_place = [(place, adapt[column]) for place, column in enumerate(COLUMNS) if column in adapt]
             adapted = [list(row) for row in rows]
             for row in adapted:
                 for place, write in by_place:
                     row[place] = write(row[place])
-            sql = f"INSERT OR IGNORE INTO {table} ({names}) VALUES ({', '.join(['%s'] * len(COLUMNS))})"
+            sql = insert_new(connection, CallEntry._meta.db_table, COLUMNS, "call_id")
             with connection.cursor() as cursor:
                 cursor.executemany(sql, adapted)
         else:
@@ -304,6 +314,9 @@ def _out_of_the_way(alias: str, connection: Any) -> Iterator[None]:
     """Open a transaction that gives way to the project's own writers."""
     if connection.in_atomic_block or connection.vendor not in QUICK:
         with transaction.atomic(using=alias):
+            yield
+    elif connection.vendor == "mysql":
+        with LockWait(alias, LOCKED).in_session(), transaction.atomic(using=alias):
             yield
     elif connection.vendor == "postgresql" and connection.settings_dict["OPTIONS"].get("server_side_binding"):
         with transaction.atomic(using=alias):

@@ -11,12 +11,12 @@ from typing import Any, Final
 from django.apps import apps
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.core.files.storage import FileSystemStorage
-from django.db import DatabaseError, DataError, IntegrityError, InterfaceError, OperationalError, router
+from django.db import DatabaseError, IntegrityError, InterfaceError, OperationalError, router
 from django.db.models import Model, ProtectedError, RestrictedError
 from django.http import Http404
 
 from ..context.confirmation import quoted
-from ..context.database_errors import Trouble, code_of
+from ..context.database_errors import Trouble, code_of, is_unfit
 from ..context.questions import Answers
 from ..context.request import MCPRequest
 from ..exceptions import Cancelled, NotFound, NotPermitted, ToolError
@@ -26,6 +26,8 @@ logger = logging.getLogger("mcp_django.tools")
 
 # SQLSTATEs of PostgreSQL: a view, a materialized view, a lock on groups, a missing privilege, a read-only replica.
 READ_ONLY_STATES: Final = frozenset({"55000", "42809", "0A000", "42501", "25006"})
+# Numbers of MySQL and MariaDB: a view and a column of one, a missing privilege, a read-only server, transaction, table.
+READ_ONLY_NUMBERS: Final = frozenset({1288, 1471, 1348, 1142, 1143, 1290, 1836, 1792, 1036})
 REFUSED: Final = "Refused, nothing was changed"
 HALF_DONE: Final = "It stopped half-way, and what it had done before stays"
 # MySQL's number for an error that a trigger signals.
@@ -33,6 +35,7 @@ SIGNALLED: Final = 1644
 # Maximum characters of what the project says of a refusal.
 MAX_MESSAGE: Final = 500
 LOOK: Final = "Look at the data before you repeat the call."
+UNFIT: Final = "a value does not fit its column in the database."
 UNWRITABLE: Final = "Nothing was changed: this model is read-only in the database (it may be backed by a view)."
 
 
@@ -79,12 +82,8 @@ def refusals(explain: Callable[[IntegrityError], str] | None = None, *, undone: 
         raise NotFound from None
     except (ProtectedError, RestrictedError):
         raise ToolError(f"{outcome}: other rows still refer to a row that would be deleted.") from None
-    except IntegrityError as error:
-        text = raised_text(error) or (explain(error) if explain is not None else "")
-        raise ToolError(f"{outcome}: {text or 'the values break a constraint of the database.'}") from None
-    except (DataError, OverflowError) as error:
-        text = raised_text(error) or "a value does not fit its column in the database."
-        raise ToolError(f"{outcome}: {text}") from None
+    except OverflowError:
+        raise ToolError(f"{outcome}: {UNFIT}") from None
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
@@ -92,12 +91,18 @@ def refusals(explain: Callable[[IntegrityError], str] | None = None, *, undone: 
         _remove_half_file(error)
         raise ToolError(f"{outcome}: the disk for files is full. {Trouble.FULL.advice}") from None
     except (DatabaseError, InterfaceError) as error:
-        if _is_unwritable(error):
-            raise ToolError(UNWRITABLE) from None
         if text := raised_text(error):
             raise ToolError(f"{outcome}: {text}") from None
+        if is_unfit(error):
+            raise ToolError(f"{outcome}: {UNFIT}") from None
+        if isinstance(error, IntegrityError):
+            text = explain(error) if explain is not None else ""
+            raise ToolError(f"{outcome}: {text or 'the values break a constraint of the database.'}") from None
+        if _is_unwritable(error):
+            raise ToolError(UNWRITABLE) from None
         trouble = Trouble.of(error)
-        if trouble is None and not isinstance(error, OperationalError):
+        # A number says what it is.
+        if trouble is None and (not isinstance(error, OperationalError) or isinstance(code_of(error), int)):
             raise
         logger.warning("A write failed in the database", exc_info=True)
         if undone and trouble is Trouble.BUSY:
@@ -134,7 +139,7 @@ def _remove_half_file(error: OSError) -> None:
 def _is_unwritable(error: Exception) -> bool:
     """Return whether the database refuses the write because the table is read-only, for a view or a replica."""
     cause = error.__cause__
-    if getattr(cause, "sqlstate", None) in READ_ONLY_STATES:
+    if getattr(cause, "sqlstate", None) in READ_ONLY_STATES or code_of(error) in READ_ONLY_NUMBERS:
         return True
     code = getattr(cause, "sqlite_errorname", "")
     # SQLite has no error code of its own for a write to a view.

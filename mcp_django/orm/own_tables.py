@@ -8,9 +8,9 @@ from typing import Any
 
 from django.db import connections
 from django.db.models import Model, QuerySet
-from django.db.models.constants import OnConflict
-from django.db.models.sql import DeleteQuery, InsertQuery, UpdateQuery
+from django.db.models.sql import DeleteQuery, UpdateQuery
 
+from ..context.databases import insert_new
 from .compiled_queries import Bind, CompiledQuery, by_key
 
 
@@ -40,21 +40,12 @@ class OwnTable:
 
     def insert(self, row: Model) -> None:
         """Insert a row, unless one with its key is there."""
-        if not CompiledQuery.is_on():
-            self._rows().bulk_create([row], ignore_conflicts=True)
-            return
-        model = self.model
-        fields = row._meta.local_concrete_fields
-
-        def build() -> CompiledQuery:
-            query: Any = InsertQuery(model, on_conflict=OnConflict.IGNORE)
-            query.insert_values(fields, [model(**{field.attname: Bind.slot(n) for n, field in enumerate(fields)})])
-            compiler = query.get_compiler(using=self.using)
-            [(sql, params)] = compiler.as_sql()
-            return CompiledQuery.for_sql(compiler, sql, params)
-
+        opts: Any = row._meta
+        fields = opts.local_concrete_fields
+        sql = insert_new(self._connection, opts.db_table, [field.column for field in fields], opts.pk.column)
         values = [field.get_db_prep_save(getattr(row, field.attname), self._connection) for field in fields]
-        CompiledQuery.for_key(("insert", model, self.using), build).write(self.using, values)
+        with self._connection.cursor() as cursor:
+            cursor.execute(sql, values)
 
     def update(self, key: str, **values: Any) -> bool:
         """Update columns of the row with a primary key; return whether there is such a row."""

@@ -11,13 +11,14 @@ half-way, or its worker dies, nobody knows what it has done, so the key is refus
 
 import hashlib
 import json
+import secrets
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, Final
 
 import orjson
 from asgiref.sync import sync_to_async
-from django.db import IntegrityError, models, router, transaction
+from django.db import models, router, transaction
 from django.utils import timezone
 
 from ..conf import settings
@@ -26,6 +27,7 @@ from ..context.tool_results import ToolResult
 from ..exceptions import Cancelled, InputRequired, ToolError
 from ..models import KeyedCall
 from ..orm.database_writes import refusals
+from ..orm.own_tables import OwnTable
 from ..orm.query_limits import OutcomeUnknown, write_transaction
 from ..schema.value_types import is_empty
 from ..tools.base import Tool
@@ -148,21 +150,23 @@ class Once:
         mine = KeyedCall.objects.using(self.using).filter(user_id=self.user_pk)  # type: ignore[misc]
         values = {"tool": self.tool.name, "arguments": self.arguments, "created": timezone.now()}
         values["authority"] = _authority(self.request)
-        try:
+        owner = secrets.token_hex(16)
+        with transaction.atomic(using=self.using, savepoint=False):
             # Write before reading: SQLite cannot always upgrade a read transaction to a write transaction.
-            with transaction.atomic(using=self.using):
-                KeyedCall(id=self.id, user_id=self.user_pk, **values).save(using=self.using, force_insert=True)
-        except IntegrityError:
-            if not mine.filter(pk=self.id, created__lt=_horizon()).update(**values, result=""):
-                return self._known()
+            OwnTable(KeyedCall, self.using).insert(KeyedCall(id=self.id, user_id=self.user_pk, owner=owner, **values))
+            # How many rows an INSERT reports differs by database, and a plain read may see an older state.
+            call = KeyedCall.objects.using(self.using).select_for_update().filter(pk=self.id).first()
+        is_mine = call is not None and call.owner == owner
+        expired = mine.filter(pk=self.id, created__lt=_horizon())
+        if not is_mine and not expired.update(**values, owner=owner, result=""):
+            return self._known(call)
         mine.filter(created__lt=_horizon()).delete()
         if mine.count() > MAX_CALLS:
             self._release()
             raise ToolError(f"{MAX_CALLS} calls with an {ARGUMENT} are kept: make this one without. Nothing was done.")
         return None
 
-    def _known(self) -> dict[str, Any]:
-        call = KeyedCall.objects.using(self.using).filter(pk=self.id).first()
+    def _known(self, call: KeyedCall | None) -> dict[str, Any]:
         if call is not None and call.arguments != self.arguments:
             raise ToolError(OTHER)
         if call is None or not call.result:

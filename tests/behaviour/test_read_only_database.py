@@ -14,25 +14,31 @@ from mcp_django.testing import MCPClient, MCPError
 from tests.factories import make_author, make_book, make_superuser
 from tests.testapp.models import Profile, Tag
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
 
+# What is said before the transaction, first in it and after it.
+STATEMENTS = {
+    "sqlite": ("PRAGMA query_only = ON", "SELECT 1", "PRAGMA query_only = OFF"),
+    "postgresql": ("SELECT 1", "SET LOCAL transaction_read_only = on", "SELECT 1"),
+    "mysql": ("SET SESSION TRANSACTION READ ONLY", "SELECT 1", "SET SESSION TRANSACTION READ WRITE"),
+}
 BOOKS: dict[str, Any] = {"model": "testapp.book"}
 
 
 @contextmanager
 def read_only_database() -> Iterator[None]:
     """Let the database refuse whatever is written meanwhile."""
-    with transaction.atomic(), connection.cursor() as cursor:
-        sqlite = connection.vendor == "sqlite"
-        cursor.execute("PRAGMA query_only = ON" if sqlite else "SET LOCAL transaction_read_only = on")
+    before, first, after = STATEMENTS[connection.vendor]
+    with connection.cursor() as cursor:
+        cursor.execute(before)
         try:
-            yield
-        finally:
-            if sqlite:
-                cursor.execute("PRAGMA query_only = OFF")
-            else:
-                # It cannot be taken back before the end.
+            with transaction.atomic():
+                cursor.execute(first)
+                yield
+                # PostgreSQL takes it back at the end alone.
                 transaction.set_rollback(True)
+        finally:
+            cursor.execute(after)
 
 
 def run_everything(client: MCPClient, pk: Any) -> dict[str, Any]:

@@ -10,10 +10,9 @@ from typing import Any, Final
 
 from asgiref.sync import sync_to_async
 from django.core.exceptions import PermissionDenied
-from django.db import DataError
 from django.db import Error as DatabaseUnavailable
 
-from ...context.database_errors import Trouble
+from ...context.database_errors import Trouble, is_unfit
 from ...context.databases import PRIMARY
 from ...context.request import MCPRequest
 from ...context.tool_results import ToolResult
@@ -192,7 +191,7 @@ class ToolCall:
             case PermissionDenied():
                 record.settle("refused:permission")
                 text = "Permission denied."
-            case DataError() | OverflowError() if tool.reads_rows:
+            case Exception() if tool.reads_rows and is_unfit(error):
                 # A filter or search of the project's own compared a column with a value out of its range.
                 text = "A value is out of range for its column."
             case _:

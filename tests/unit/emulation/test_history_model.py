@@ -339,7 +339,8 @@ def test_the_content_types_of_all_models_are_read_at_once(root: MCPRequest) -> N
     ContentType.objects.clear_cache()
     with CaptureQueriesContext(connection) as asked:
         assert len(rows(root)) == 1
-    assert len([query for query in asked if 'FROM "django_content_type"' in query["sql"]]) == 1
+    table = connection.ops.quote_name("django_content_type")
+    assert len([query for query in asked if f"FROM {table}" in query["sql"]]) == 1
 
 
 def test_messages_are_taken_apart_for_the_entries_of_the_page_alone(root: MCPRequest) -> None:
@@ -351,9 +352,10 @@ def test_messages_are_taken_apart_for_the_entries_of_the_page_alone(root: MCPReq
     assert [line[0] for line in shown["rows"]] == made[:2]
     keys, columns, *_ = [query["sql"] for query in captured if "NULLIF" in query["sql"]]
     # What finds the keys selects nothing else, so that the database computes nothing else.
-    assert keys.partition(" FROM ")[0] == 'SELECT "django_admin_log"."id" AS "pk"'
+    table, column, alias = map(connection.ops.quote_name, ("django_admin_log", "id", "pk"))
+    assert keys.partition(" FROM ")[0] == f"SELECT {table}.{column} AS {alias}"
     assert "LIMIT 3" in keys
-    assert f'"django_admin_log"."id" IN ({made[0]}, {made[1]}, {made[2]})' in columns
+    assert f"{table}.{column} IN ({made[0]}, {made[1]}, {made[2]})" in columns
     assert "LIMIT 3" not in columns
 
 

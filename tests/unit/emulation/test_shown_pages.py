@@ -152,7 +152,7 @@ def test_every_type_of_value_has_a_version_that_stays(root: Any) -> None:
     assert call(GET, request, model="testapp.book", pk=book.pk)["version"] not in found
 
 
-@pytest.mark.skipif(connection.vendor != "postgresql", reason="the database locks no rows")
+@pytest.mark.skipif(not connection.features.has_select_for_update, reason="the database locks no rows")
 @pytest.mark.django_db(transaction=True)
 def test_H150_of_two_updates_with_one_version_the_second_is_refused() -> None:
     user = make_superuser()
@@ -177,7 +177,7 @@ def test_H150_of_two_updates_with_one_version_the_second_is_refused() -> None:
     assert LogEntry.objects.count() == 1
 
 
-@pytest.mark.skipif(connection.vendor != "postgresql", reason="the database locks no rows")
+@pytest.mark.skipif(not connection.features.has_select_for_update, reason="the database locks no rows")
 @pytest.mark.django_db(transaction=True)
 def test_H150_of_two_deletions_one_succeeds_and_one_finds_nothing() -> None:
     user = make_superuser()

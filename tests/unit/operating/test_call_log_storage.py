@@ -5,7 +5,7 @@ import time
 from dataclasses import fields
 
 import pytest
-from django.db import DatabaseError, DataError, OperationalError, ProgrammingError, connection
+from django.db import DatabaseError, DataError, OperationalError, ProgrammingError, connection, transaction
 
 from mcp_django.context.call_record import CallRecord
 from mcp_django.models import CallEntry
@@ -177,6 +177,50 @@ def test_a_row_that_does_not_fit_keeps_no_other_out(writer, caplog, monkeypatch)
     writer.flush()
     assert sorted(CallEntry.objects.values_list("tool", flat=True)) == ["ab", "good", "good"]
     assert writer.left_out == 1
+
+
+def test_rows_that_are_too_many_for_one_packet_are_stored_in_parts(writer, monkeypatch):
+    real = call_log_storage.store
+
+    def store(rows):
+        if len(rows) > 2:
+            raise OperationalError(2006, "Server has gone away")
+        real(rows)
+
+    monkeypatch.setattr(call_log_storage, "store", store)
+    for number in range(7):
+        writer.put(row(tool=f"tool {number}"))
+    writer.flush()
+    assert sorted(CallEntry.objects.values_list("tool", flat=True)) == [f"tool {number}" for number in range(7)]
+    assert writer.left_out == 0
+
+
+def test_rows_wait_for_a_server_that_is_gone(writer, monkeypatch):
+    asked = []
+
+    def gone(rows):
+        asked.append(len(rows))
+        raise OperationalError(2006, "Server has gone away")
+
+    monkeypatch.setattr(call_log_storage, "store", gone)
+    for _ in range(4):
+        writer.put(row())
+    writer.flush()
+    assert asked == [4, 2, 1]
+    assert len(writer.waiting) == 4
+
+
+def test_rows_that_are_stored_already_stay_as_they_are():
+    first, longer = row(tool="first"), row(tool="x" * 101)
+    call_log_storage.store([first])
+    again = list(first)
+    again[call_log_storage.COLUMNS.index("tool")] = "second"
+    call_log_storage.store([tuple(again), row(tool="other")])
+    assert sorted(CallEntry.objects.values_list("tool", flat=True)) == ["first", "other"]
+    # Nothing is cut in silence; SQLite has no lengths.
+    if connection.vendor != "sqlite":
+        with pytest.raises(DataError), transaction.atomic():
+            call_log_storage.store([longer])
 
 
 def test_a_row_is_cut_to_its_columns():

@@ -8,7 +8,7 @@ from mcp_django import ToolError, site
 from mcp_django.exceptions import NotFound
 from mcp_django.orm.access import access_of
 from mcp_django.orm.alternative_spellings import json_or_text
-from mcp_django.orm.database_writes import one_transaction, refusals
+from mcp_django.orm.database_writes import UNWRITABLE, one_transaction, refusals
 from mcp_django.orm.row_finder import RowFinder
 from tests.factories import make_book, make_superuser, make_user
 from tests.testapp.models import Book, Shelf
@@ -94,6 +94,16 @@ def test_a_transaction_ends_as_a_whole():
         (IntegrityError("secret"), "Nothing was changed: the values break a constraint of the database."),
         (DataError("secret"), "Nothing was changed: a value does not fit its column in the database."),
         (OperationalError("secret"), "Nothing was changed: the database is busy. Repeat the call."),
+        # What MySQL says by numbers, some of them in a class that says something else.
+        (OperationalError(1213, "Deadlock"), "Nothing was changed: the database is busy. Repeat the call."),
+        (IntegrityError(1690, "secret"), "Nothing was changed: a value does not fit its column in the database."),
+        (OperationalError(1292, "secret"), "Nothing was changed: a value does not fit its column in the database."),
+        (IntegrityError(1062, "secret"), "Nothing was changed: the values break a constraint of the database."),
+        (OperationalError(1288, "secret"), UNWRITABLE),
+        (
+            OperationalError(2013, "secret"),
+            "Nothing was changed: the connection to the database was lost. Repeat the call.",
+        ),
     ],
 )
 def test_G133_refusals_say_nothing_of_the_database(error, text):
@@ -120,3 +130,5 @@ def test_other_failures_pass():
         raise Http404
     with pytest.raises(RuntimeError), refusals():
         raise RuntimeError
+    with pytest.raises(OperationalError), refusals():
+        raise OperationalError(1054, "Unknown column")

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
+import orjson
 import pytest
 from asgiref.sync import async_to_sync
 from django.contrib import admin
@@ -16,6 +17,7 @@ from django.utils import timezone
 from mcp_django import MCPSite, ToolError, ToolResult, site
 from mcp_django.exceptions import Cancelled, InputRequired
 from mcp_django.models import KeyedCall
+from mcp_django.orm.own_tables import OwnTable
 from mcp_django.server import idempotency_keys
 from mcp_django.server.idempotency_keys import OTHER, TOO_LONG, UNKNOWN, Once, take_key
 from mcp_django.testing import MCPClient
@@ -224,10 +226,10 @@ def test_without_users_a_key_is_everybodys() -> None:
 def test_H133_a_database_that_is_busy_is_told_without_sql(
     root: Any, monkeypatch: pytest.MonkeyPatch, tool: Any
 ) -> None:
-    def save(*args: Any, **more: Any) -> None:
+    def insert(*args: Any) -> None:
         raise OperationalError("SELECT secret")
 
-    monkeypatch.setattr(KeyedCall, "save", save)
+    monkeypatch.setattr(OwnTable, "insert", insert)
     work = counting()
     with pytest.raises(ToolError, match="the database is busy"):
         keyed(root, tool, work)
@@ -378,7 +380,7 @@ def test_an_action_that_manages_its_own_transactions_runs_in_none_of_ours() -> N
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite runs one writer at a time")
+@pytest.mark.skipif(not connection.features.has_select_for_update, reason="the database runs one writer at a time")
 def test_H156_of_two_calls_at_the_same_time_one_is_run(root: Any) -> None:
     started, go = threading.Event(), threading.Event()
     calls: list[int] = []
@@ -403,6 +405,64 @@ def test_H156_of_two_calls_at_the_same_time_one_is_run(root: Any) -> None:
         assert first.result(60)["structuredContent"] is not None
         assert second.result(60)["structuredContent"] == {"call": 1}
     assert calls == [1]
+
+
+@pytest.fixture(params=["read committed", "repeatable read"])
+def isolation(request: Any) -> Any:
+    """Have connections begin transactions at this level; what it was before is put back."""
+    options = connection.settings_dict["OPTIONS"]
+    before = dict(options)
+    if connection.vendor == "mysql":
+        options["isolation_level"] = request.param
+    elif connection.vendor == "postgresql" and request.param != "read committed":
+        pytest.skip("PostgreSQL refuses all but one of the transactions at this level")
+    connection.close()
+    yield
+    options.clear()
+    options.update(before)
+    connection.close()
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.skipif(not connection.features.has_select_for_update, reason="the database runs one writer at a time")
+@pytest.mark.parametrize("tool", [CreateRecord(), plain()], ids=["atomic", "function"])
+def test_of_many_calls_at_the_same_time_one_is_run(root: Any, isolation: Any, tool: Any) -> None:
+    """The others get its result, or are told that it still runs; none is told that the database is busy."""
+    together = threading.Barrier(10)
+    work = counting(ToolResult(structured={"call": 1}))
+
+    def call() -> Any:
+        try:
+            together.wait(30)
+            return orjson.loads(orjson.dumps(keyed(root, tool, work)["structuredContent"]))
+        except ToolError as error:
+            return error.message
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(10) as pool:
+        answers = [future.result(60) for future in [pool.submit(call) for _ in range(10)]]
+    assert work.calls == [1]
+    assert Tag.objects.count() == 1
+    expected = [{"call": 1}] if tool.is_atomic(root, {}) else [{"call": 1}, UNKNOWN]
+    assert [answer for answer in answers if answer not in expected] == []
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.skipif(not connection.features.has_select_for_update, reason="the database runs one writer at a time")
+def test_a_call_in_a_transaction_that_has_read_before_sees_what_was_claimed_since(root: Any, isolation: Any) -> None:
+    work = counting()
+
+    def first() -> None:
+        keyed(root, CreateRecord(), work)
+        connection.close()
+
+    with transaction.atomic():
+        assert not KeyedCall.objects.exists()
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(first).result(60)
+        assert keyed(root, CreateRecord(), work)["structuredContent"] == {"call": 1}
+    assert work.calls == [1]
 
 
 def test_the_key_and_the_write_are_kept_together(root: Any) -> None:
