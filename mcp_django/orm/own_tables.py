@@ -8,10 +8,10 @@ from typing import Any
 
 from django.db import connections
 from django.db.models import Model, QuerySet
-from django.db.models.sql import DeleteQuery, UpdateQuery
+from django.db.models.sql import DeleteQuery, InsertQuery, UpdateQuery
 
 from ..context.databases import insert_new
-from .compiled_queries import Bind, CompiledQuery, by_key
+from .compiled_queries import Bind, CompiledQuery, Slot, by_key
 
 
 class OwnTable:
@@ -42,10 +42,17 @@ class OwnTable:
         """Insert a row, unless one with its key is there."""
         opts: Any = row._meta
         fields = opts.local_concrete_fields
-        sql = insert_new(self._connection, opts.db_table, [field.column for field in fields], opts.pk.column)
+
+        def build() -> CompiledQuery:
+            columns = [field.column for field in fields]
+            sql = insert_new(self._connection, opts.db_table, columns, opts.pk.column)
+            compiler: Any = InsertQuery(self.model).get_compiler(using=self.using)
+            return CompiledQuery.for_sql(compiler, sql, [Slot(number) for number in range(len(columns))])
+
         values = [field.get_db_prep_save(getattr(row, field.attname), self._connection) for field in fields]
-        with self._connection.cursor() as cursor:
-            cursor.execute(sql, values)
+        is_kept = CompiledQuery.is_on()
+        compiled = CompiledQuery.for_key(("insert", self.model, self.using), build) if is_kept else build()
+        compiled.write(self.using, values)
 
     def update(self, key: str, **values: Any) -> bool:
         """Update columns of the row with a primary key; return whether there is such a row."""

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
 
 # What is said before the transaction, first in it and after it.
 STATEMENTS = {
-    "sqlite": ("PRAGMA query_only = ON", "SELECT 1", "PRAGMA query_only = OFF"),
+    "sqlite": ("SELECT 1", "PRAGMA query_only = ON", "PRAGMA query_only = OFF"),
     "postgresql": ("SELECT 1", "SET LOCAL transaction_read_only = on", "SELECT 1"),
     "mysql": ("SET SESSION TRANSACTION READ ONLY", "SELECT 1", "SET SESSION TRANSACTION READ WRITE"),
 }
