@@ -10,6 +10,7 @@ from django.db.models import Exists, Model, OuterRef, Q, QuerySet
 from django.db.models.manager import BaseManager
 from django.db.models.sql.constants import LOUTER
 from django.db.models.sql.datastructures import BaseTable
+from django.db.models.sql.query import Query
 
 # Methods of a queryset with which a project's own class could decide which rows there are.
 DECIDING: Final = (
@@ -57,8 +58,25 @@ def filterable(queryset: QuerySet[Any]) -> QuerySet[Any]:
     is_whole = query.combinator or query.is_sliced or query.distinct_fields or query.where.contains_over_clause
     if not (is_whole or _has_values(queryset)):
         return queryset
-    keys = (queryset if query.is_sliced or query.distinct_fields else queryset.order_by()).values("pk")
-    return queryset.__class__(queryset.model, using=queryset.db).filter(pk__in=keys)
+    return queryset.__class__(queryset.model, using=queryset.db).filter(pk__in=Keys.of(queryset))
+
+
+class Keys(Query):
+    """The primary keys of rows as a subquery, also of rows of which there is a limited number."""
+
+    @classmethod
+    def of(cls, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Return the subquery of the keys of a queryset's rows, for ``pk__in``."""
+        query: Any = queryset.query
+        keys = (queryset if query.is_sliced or query.distinct_fields else queryset.order_by()).values("pk")
+        if query.is_sliced or query.combinator:
+            keys.query = keys.query.chain(cls)
+        return keys
+
+    def as_mysql(self, compiler: Any, connection: Any) -> tuple[str, Any]:
+        """Return the subquery with a derived table in it: MySQL takes no LIMIT in a subquery itself."""
+        sql, params = self.as_sql(compiler, connection)
+        return f"(SELECT * FROM {sql} mcp_keys)", params
 
 
 def among(queryset: QuerySet[Any]) -> Q:

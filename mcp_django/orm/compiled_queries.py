@@ -73,6 +73,10 @@ class Bind(Expression):
         """Return the placeholder and the parameter."""
         return "%s", [self.param]
 
+    def get_group_by_cols(self) -> list[Any]:
+        """Return nothing: rows are not grouped by a parameter."""
+        return []
+
 
 class AsStored(Func):
     """A value in the form in which the database stores it, to be bound again as a parameter.

@@ -35,7 +35,7 @@ from django.utils.tree import Node
 
 from ..context.databases import LocalTimes
 from ..exceptions import ToolError
-from ..exposures.querysets import among
+from ..exposures.querysets import Keys, among
 from .access import Link, ModelAccess
 from .compiled_queries import Bind, BoundIn, prepare
 from .fields import PARTS, FieldPath, is_file_field, stored_field
@@ -510,7 +510,7 @@ def filtered(
         if isinstance(item, Applied):
             found = item.source.narrow(queryset, item.values)
             check_patterns(found, _texts(item))
-            queryset = found if is_part_of(found, queryset) else queryset.filter(pk__in=keys_of(found))
+            queryset = found if is_part_of(found, queryset) else queryset.filter(pk__in=Keys.of(found))
 
     # Then the conditions: values are bound to parameters where the SQL is the same for all of them.
     bound = QueryContext(model, queryset.db, iter(params))
@@ -521,11 +521,6 @@ def filtered(
             queryset = queryset.filter(item.q(QueryContext(model, queryset.db)))
             check_patterns(queryset, _texts(item))
     return queryset
-
-
-def keys_of(queryset: QuerySet[Any]) -> QuerySet[Any]:
-    """Return the primary keys of the rows as a subquery."""
-    return (queryset if queryset.query.is_sliced else queryset.order_by()).values("pk")
 
 
 def is_part_of(found: QuerySet[Any], queryset: QuerySet[Any], *, joins: bool = False) -> bool:

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from itertools import islice
 from typing import Any, Final
 
-from django.db.models import Q
+from django.db.models import BooleanField, ExpressionWrapper, Q
 
 from ..exceptions import ToolError
 from ..schema.secrets import clean_text
@@ -94,14 +94,17 @@ def _near(model: ModelAccess, column: Any, value: str) -> list[str]:
     with read_limits(TIME_SHARE):
         rows = narrowed(model, (), "").annotate(mcp_near=column)
         rows = rows.filter(with_no_part_hidden("mcp_near"))
-        read = rows.filter(likely).order_by("mcp_near").values_list("mcp_near", flat=True).distinct()[:MAX_COMPARED]
-        known = [other for other in read if isinstance(other, str)]
-    if value in known:
+        # The database may take texts of another case for the same.
+        same = ExpressionWrapper(Q(mcp_near=value), output_field=BooleanField())
+        found = rows.filter(likely).order_by("mcp_near").annotate(mcp_same=same).values_list("mcp_near", "mcp_same")
+        read = [(other, is_same) for other, is_same in found.distinct()[:MAX_COMPARED] if isinstance(other, str)]
+    if any(is_same for _, is_same in read):
         return []
+    known = [other for other, _ in read]
     meant = _plain(text)
-    same = [other for other in known if _plain(other) == meant]
-    if same or text != value:
-        return (same or [other for other in known if meant in _plain(other)])[:MAX_NAMED]
+    plain = [other for other in known if _plain(other) == meant]
+    if plain or text != value:
+        return (plain or [other for other in known if meant in _plain(other)])[:MAX_NAMED]
     by_plain = {_plain(other): other for other in reversed(known)}
     return [by_plain[other] for other in get_close_matches(meant, by_plain, MAX_NAMED, LIKE)]
 

@@ -6,12 +6,14 @@ Both are looked up by the caller's own rule (:func:`~mcp_django.orm.path.target_
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from django.db import NotSupportedError
 from django.db.models import Q, Subquery, Value
 
 from ..exceptions import ToolError
 from ..exposures.querysets import DerivedTable
 from .access import ModelAccess
 from .aggregates.functions import FUNCTIONS
+from .aggregates.ranks import as_computed
 from .arithmetic import combined, shift, value_of
 from .columns import Column, FieldColumn
 from .fields import kind_of
@@ -69,7 +71,11 @@ def aggregate_value(model: ModelAccess, value: Mapping[str, Any], where: Callabl
         rows = rows.filter(pk__in=own.order_by().values("pk"))
     rows = rows.filter(where()) if where is not None else rows
     made = rows.annotate(mcp_all=Value(1)).values("mcp_all")
-    made = made.annotate(mcp_value=function.make(target.expression, output_field=result)).values("mcp_value")
+    try:
+        computed = as_computed(function.make(target.expression, output_field=result), rows, {})
+    except NotSupportedError as error:
+        raise ToolError(f"The database cannot compute that: {error}") from None
+    made = made.annotate(mcp_value=computed).values("mcp_value")
     title = f"{name}({target.name})"
     found = Target(title, FieldColumn(title, field=result), Subquery(made, output_field=result), target.narrowed)
     return _moved(found, value)

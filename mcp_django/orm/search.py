@@ -11,10 +11,11 @@ from django.db.models.functions import Cast
 from ..context.request import MCPRequest
 from ..exceptions import ToolError
 from ..exposures.model_exposure import ModelExposure
+from ..exposures.querysets import Keys
 from ..schema.secrets import is_sensitive
 from .access import ModelAccess, access_of
 from .allowed_filters import followed, is_shown_by_admin
-from .conditions import check_patterns, is_part_of, keys_of
+from .conditions import check_patterns, is_part_of
 from .fields import FieldPath, is_joinable, kind_of, resolve_path
 from .hidden_parts import Searched, can_hide_parts, with_no_part_hidden
 from .path import guards_on
@@ -128,7 +129,7 @@ class TextSearch:
             raise ToolError(f"The search does not take {term[:60]!r}. Use filters instead.") from None
         check_patterns(found, re.split(r"[\s\"']+", term))
         if may_have_duplicates or not is_part_of(found, queryset, joins=True):
-            return queryset.filter(pk__in=keys_of(found))
+            return queryset.filter(pk__in=Keys.of(found))
         return found
 
 

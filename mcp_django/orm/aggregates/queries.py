@@ -8,10 +8,9 @@ from django.db.models.expressions import OrderBy
 
 from ..undecodable_values import UNDECODABLE, is_out_of_range, is_undecodable, salvaged_tuples
 from .arguments import Way
-from .functions import First, Percentile
 from .groups import Group
 from .measures import Measure
-from .ranks import RankedRows, ranks_rows
+from .ranks import as_computed
 
 PLACE: Final = "mcp_place"
 
@@ -84,13 +83,7 @@ def grouped(
 
 def _expressions(measures: Iterable[Measure], rows: QuerySet[Any], groups: Mapping[str, Any]) -> dict[str, Any]:
     """Return the expressions of measures by their aliases, by the rank of rows where the database needs that."""
-    found = {measure.alias: measure.expression for measure in measures}
-    if not ranks_rows(rows.db):
-        return found
-    for alias, expression in found.items():
-        if isinstance(expression, (Percentile, First)):
-            found[alias] = expression.by_rank(RankedRows(rows, groups))
-    return found
+    return {measure.alias: as_computed(measure.expression, rows, groups) for measure in measures}
 
 
 def order_by(order: Iterable[tuple[str, Way]]) -> list[OrderBy]:

@@ -37,6 +37,16 @@ def ranks_rows(using: str) -> bool:
     return connections[using].vendor == "mysql"
 
 
+def as_computed(function: Any, rows: QuerySet[Any], groups: Mapping[str, Any]) -> Any:
+    """Return an aggregate function of rows as their database computes it: by rank, if it takes an order.
+
+    Raises ``NotSupportedError`` for rows that cannot be ranked.
+    """
+    if ranks_rows(rows.db) and hasattr(function, "by_rank"):
+        return function.by_rank(RankedRows(rows, groups))
+    return function
+
+
 class RankedRows:
     """The rows of a queryset, ranked within their groups; ``groups`` are expressions by aliases."""
 

@@ -7,6 +7,7 @@ import pytest
 from django.contrib import admin
 from django.contrib.admin import AdminSite, ModelAdmin
 from django.contrib.auth.models import User
+from django.db import connection
 from django.db.models import (
     CASCADE,
     CharField,
@@ -373,7 +374,9 @@ class TestRows:
     @pytest.mark.parametrize("pk", [*STRANGE, *HUGE])
     def test_rows_121_123_a_key_has_one_spelling(self, pk: Any) -> None:
         Author.objects.create(pk=1, name="first")
-        Author.objects.create(pk=0, name="zeroth")
+        # Without MySQL, which takes no such key.
+        if connection.features.allows_auto_pk_0:
+            Author.objects.create(pk=0, name="zeroth")
         site = site_with(Author)
         request = request_of(make_superuser(), site)
         assert access_of(request)[site.exposures[Author]].get_row(1).pk == 1

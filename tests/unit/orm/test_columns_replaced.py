@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from django.db import models
+from django.db import connection, models
 from django.db.models import QuerySet
 from django.db.models.query_utils import DeferredAttribute
 from django.test.utils import isolate_apps
@@ -124,7 +124,9 @@ def test_a_page_shows_what_the_attribute_gives_and_filters_on_the_column_behind_
     query = {"model": "testapp.book", "fields": ["title", "isbn"]}
     assert call(QueryRecords(), request, **query)["rows"] == [[book.pk, "DUNE", "1"]]
     assert call(QueryRecords(), request, **query, filters={"title": "Dune"})["returned"] == 1
-    assert call(QueryRecords(), request, **query, filters={"title": "DUNE"})["returned"] == 0
+    # MySQL compares texts without regard to case.
+    folds = connection.vendor == "mysql"
+    assert call(QueryRecords(), request, **query, filters={"title": "DUNE"})["returned"] == folds
     assert "no field 'title'" in refusal(AggregateRecords(), request, model="testapp.book", group_by=["title"])
     assert list(complete_field(request, "testapp.book", "title", "D").values) == []
 
@@ -134,7 +136,7 @@ def test_a_page_shows_what_the_attribute_gives_and_filters_on_the_column_behind_
 @pytest.mark.parametrize("fields", [["title"], ["isbn"]])
 def test_an_order_by_such_a_column_pages_by_what_it_holds(fields: list[str]) -> None:
     for title in ("b", "A", "a", "C", "B", "c"):
-        Book.objects.filter(pk=make_book(isbn=title).pk).update(title=title)
+        Book.objects.filter(pk=make_book().pk).update(title=title)
     request = request_of(make_superuser(), site_with(Book, fields=["title", "isbn"]))
     for ordering in ("title", "-title"):
         found, cursor = [], {}
@@ -144,7 +146,9 @@ def test_an_order_by_such_a_column_pages_by_what_it_holds(fields: list[str]) -> 
             )
             found += [row[0] for row in page["rows"]]
             cursor = {"cursor": page.get("next_cursor")}
-        assert found == list(Book.objects.order_by(ordering).values_list("pk", flat=True))
+        # Where the database takes two titles for equal, keys decide.
+        expected = Book.objects.order_by(ordering, ordering.replace("title", "pk"))
+        assert found == list(expected.values_list("pk", flat=True))
         assert cursor == {"cursor": None}
 
 

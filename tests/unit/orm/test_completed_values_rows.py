@@ -77,6 +77,7 @@ def test_keys_are_spelt_as_in_uris_but_not_encoded(root):
     assert keys(root, Shelf, "50 %") == ["50 %"]
 
 
+@pytest.mark.skipif(connection.vendor == "mysql", reason="MySQL takes keys that differ in case for equal")
 def test_a_key_in_the_very_letters_comes_before_one_in_others(root):
     for code in ("A/1", "A/10", "a/1"):
         Shelf.objects.create(code=code)
@@ -138,7 +139,8 @@ def test_128_no_other_column_than_the_key_is_read(root):
     with CaptureQueriesContext(connection) as queries:
         keys(root, Author, "Urs")
     assert queries
+    quote = connection.ops.quote_name
     for query in queries:
         read = query["sql"].partition(" FROM ")[0]
-        assert '"testapp_author"."id"' in read
+        assert f"{quote('testapp_author')}.{quote('id')}" in read
         assert "," not in read

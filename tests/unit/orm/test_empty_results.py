@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from django.db import connection
 
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.tools.aggregate_records import AggregateRecords
@@ -53,6 +54,13 @@ def hint_of(request: Any, **arguments: Any) -> str:
     ids=str,
 )
 def test_a_text_that_is_there_in_another_spelling_is_named(request_: Any, model: str, filters: Any, there: str) -> None:
+    # MySQL takes texts that differ in case and accents for the same: what is meant is found, or another filter leaves
+    # it out.
+    page = call(QueryRecords(), request_, model=model, filters=filters)
+    if connection.vendor == "mysql" and (page["rows"] or "pages__gt" in filters):
+        assert len(page["rows"]) == ("pages__gt" not in filters)
+        assert "hint" not in page
+        return
     assert there in hint_of(request_, model=model, filters=filters)
     counted = call(AggregateRecords(), request_, model=model, filters=filters)
     assert counted["rows"] == [[0]]
@@ -98,6 +106,6 @@ def test_values_that_the_caller_cannot_see_are_not_named(request_: Any) -> None:
     site.register(Author, Own)
     site.register(Book, ModelExposure, fields=["title", "author"])
     request = request_of(make_superuser("other"), site)
-    assert "Ada Evans" in hint_of(request, model=AUTHOR, filters={"name": "ada evans"})
+    assert "Ada Evans" in hint_of(request, model=AUTHOR, filters={"name": "ada evens"})
     assert hint_of(request, model=AUTHOR, filters={"name": "bob stone"}) == ""
     assert hint_of(request, model=BOOK, filters={"author.name": "bob stone"}) == ""

@@ -77,8 +77,8 @@ def test_a_relation_with_a_table_of_its_own_lists_each_row_once() -> None:
 
 def test_hidden_rows_do_not_use_up_the_places_of_a_list() -> None:
     book = make_book()
-    tags = [Tag.objects.create(name=f"t{number}") for number in range(MAX_RELATED)]
-    hidden = Tag.objects.create(pk=0, name="hidden")
+    tags = [Tag.objects.create(pk=number + 2, name=f"t{number}") for number in range(MAX_RELATED)]
+    hidden = Tag.objects.create(pk=1, name="hidden")
     book.tags.set([hidden, *tags])
     site = site_with(Book)
     site.register(Tag, Some)

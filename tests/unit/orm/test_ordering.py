@@ -88,7 +88,7 @@ class TestOrder:
             (Lower("title"), lambda book: book.title.lower()),
             (Lower("title").desc(), lambda book: book.title.lower()),
             (Coalesce("rating", Value(3.0)).asc(), lambda book: book.rating or 3.0),
-            (F("pages") * -1, lambda book: -book.pages),
+            (F("pk") * -1, lambda book: -book.pk),
             (OrderBy(F("pages") % 3, descending=True), lambda book: book.pages % 3),
             (F("published__year"), lambda book: book.published.year),
             ("-half", lambda book: book.pages // 2),

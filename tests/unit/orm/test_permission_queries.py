@@ -60,9 +60,10 @@ def test_the_query_begins_with_what_the_user_has():
     with CaptureQueriesContext(connection) as captured:
         load_permissions(fresh(make_member()))
     sql = captured[-1]["sql"]
-    tables = [sql.index(f'FROM "{name}"') for name in ("auth_user_user_permissions", "auth_group_permissions")]
+    quote = connection.ops.quote_name
+    tables = [sql.index(f"FROM {quote(name)}") for name in ("auth_user_user_permissions", "auth_group_permissions")]
     assert tables == sorted(tables)
-    assert '"auth_group"' not in sql
+    assert quote("auth_group") not in sql
 
 
 def test_a_superuser_has_every_permission_without_a_query(django_assert_num_queries):
@@ -121,7 +122,8 @@ class Elsewhere:
 
 
 def test_a_query_in_another_database_than_the_users_does_not_read_their_permissions():
-    assert permission_columns("default", "user_id")
+    # MariaDB cuts texts that are made of many rows, so permissions are read there by a query of their own.
+    assert bool(permission_columns("default", "user_id")) is (connection.vendor != "mysql")
     with override_settings(DATABASE_ROUTERS=[Elsewhere()]):
         assert permission_columns("default", "user_id") == []
 

@@ -327,7 +327,8 @@ def test_H150_the_row_is_read_within_the_transaction_that_changes_it(root):
     with CaptureQueriesContext(connection) as queries:
         call(UPDATE, root, **BOOK, pk=book.pk, values={"pages": 1})
     kinds = [query["sql"].partition(" ")[0] for query in queries]
-    reads = [number for number, query in enumerate(queries) if 'FROM "testapp_book"' in query["sql"]]
+    table = connection.ops.quote_name("testapp_book")
+    reads = [number for number, query in enumerate(queries) if f"FROM {table}" in query["sql"]]
     assert kinds.index("SAVEPOINT") < reads[0] < kinds.index("UPDATE") < kinds.index("INSERT")
 
 
