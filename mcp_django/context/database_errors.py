@@ -10,6 +10,8 @@ Codes = Collection[str | int]
 # SQLSTATEs of PostgreSQL, names of SQLite and numbers of MySQL and MariaDB: a lock timeout, a deadlock, a conflict with
 # another transaction.
 BUSY: Final[Codes] = frozenset({"55P03", "40P01", "40001", "SQLITE_BUSY", "SQLITE_LOCKED", 1205, 1213, 1020})
+# Of these, a deadlock and such a conflict, by which the whole transaction is undone at once.
+UNDONE: Final[Codes] = frozenset({"40P01", "40001", 1213, 1020})
 # A full disk, or one that fails.
 FULL: Final[Codes] = frozenset({"53100", "SQLITE_FULL", 1021, 1114})
 # The limit that the database has for a statement: ``statement_timeout``, ``max_execution_time``.
@@ -71,6 +73,11 @@ class Trouble(Enum):
         if code in LOST or _has_lost(error):
             return cls.LOST
         return None
+
+    @staticmethod
+    def has_undone_all(error: BaseException) -> bool:
+        """Return whether the transaction was undone because of others at the same time, and may succeed if repeated."""
+        return code_of(error) in UNDONE
 
     @staticmethod
     def has_rolled_back(error: BaseException) -> bool:

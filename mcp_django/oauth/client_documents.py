@@ -39,7 +39,7 @@ from .assertions_and_keys import MAX_ID, PAUSE, FetchedLately, InvalidKeys, KeyS
 from .client_registration import NO_CACHE, URI, ClientMetadata, are_texts, is_acceptable, left_out
 from .cors_and_refusals import note
 from .document_fetcher import FetchFailed, fetcher_for, is_domain
-from .stored_tokens import hashed_secret, unused_clients
+from .stored_tokens import find_client, hashed_secret, unused_clients
 
 PREFIX: Final = "https://"
 MAX_DOCUMENT_URIS: Final = 50
@@ -87,7 +87,9 @@ def named_hosts() -> list[str]:
 def decision_on(host: str) -> ClientHost.Decision:
     """Return whether the documents of a host are allowed, blocked, or wait for an administrator."""
     names = _names_of(host)
-    decided = set(ClientHost._default_manager.filter(host__in=names).values_list("decision", flat=True))
+    hosts = ClientHost._default_manager.filter(host__in=names).values_list("host", "decision")
+    # The database may ignore accents.
+    decided = {decision for name, decision in hosts if name in names}
     if BLOCKED in decided or not names.isdisjoint(settings.CLIENT_DOCUMENTS["blocked"]) or not takes_documents():
         return BLOCKED
     policy = _policy()
@@ -493,7 +495,11 @@ class Document:
                 ClientKeys._default_manager.update_or_create(client_id=url, defaults=keys)
             else:
                 ClientKeys._default_manager.filter(client_id=url).delete()
-            return model._default_manager.update_or_create(client_id=url, defaults=values)[0]
+            client = model._default_manager.update_or_create(client_id=url, defaults=values)[0]
+            # The database may ignore case: leave another client as it is.
+            if client.client_id != url:
+                raise self.refused("address", "This server knows another client, by the same URL in another case.")
+            return client
 
     def kept_keys(self) -> ClientKeys | None:
         row = ClientKeys._default_manager.filter(client_id=self.url).first()
@@ -524,7 +530,7 @@ def find_described(url: str, request: HttpRequest) -> Any:
     An application that administrators added under this id is returned as it is; nothing is fetched for it.
     """
     model = get_application_model()
-    stored = model._default_manager.filter(client_id=url).first() if url.isprintable() else None
+    stored = find_client(url) if url.isprintable() else None
     if stored is not None and stored.registration_source != model.RegistrationSource.CIMD:
         return stored
     try:

@@ -20,6 +20,7 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
 from django.core.exceptions import FieldDoesNotExist, ValidationError
 from django.db import IntegrityError, router, transaction
+from django.db.models import F
 from django.http import HttpRequest
 from oauth2_provider.models import get_access_token_model, get_application_model
 from oauth2_provider.settings import oauth2_settings
@@ -43,7 +44,7 @@ from .bearer import NOT_ACTIVE
 from .cors_and_refusals import note
 from .document_fetcher import fetcher_for
 from .resource_urls import issuer, same_resource
-from .stored_tokens import issue
+from .stored_tokens import find_client, issue
 from .validator import (
     UNKNOWN_CLIENT,
     WRONG_SECRET,
@@ -138,8 +139,8 @@ def _provided_client(request: HttpRequest) -> Any:
     """Authenticate the client, and return it; an entry of ``IDENTITY_PROVIDERS`` has to name it."""
     model = get_application_model()
     credentials = read_credentials(request)
-    client = model._default_manager.filter(client_id=credentials.client_id).first()
-    if client is None or client.client_id != credentials.client_id or not client.is_usable(request):
+    client = find_client(credentials.client_id)
+    if client is None or not client.is_usable(request):
         raise invalid_client(request, UNKNOWN_CLIENT, "There is no client with this id.")
     providers = _providers_of(client.client_id)
     if credentials.assertion is not None:
@@ -196,7 +197,7 @@ def linked_identity(provider: Provider, assertion: Assertion) -> LinkedIdentity:
     try:
         with transaction.atomic(using=router.db_for_write(LinkedIdentity)):
             # Write before reading: SQLite cannot always upgrade a read transaction to a write.
-            LinkedIdentity._default_manager.filter(issuer=provider.issuer, subject=subject).update(subject=subject)
+            LinkedIdentity._default_manager.filter(issuer=provider.issuer, subject=subject).update(user=F("user"))
             user = _user_by_email(provider, assertion) or _new_user(provider, assertion)
             return LinkedIdentity._default_manager.create(issuer=provider.issuer, subject=subject, user=user)
     except IntegrityError:
@@ -290,7 +291,9 @@ def give_groups(user: Any, provider: Provider, claim: Any) -> None:
         return
     names = [name for name in claim if isinstance(name, str)] if isinstance(claim, list) else []
     wanted = {group for name, group in provider.groups.items() if name in names}
-    has = set(user.groups.filter(name__in=provider.groups.values()).values_list("name", flat=True))
+    named = user.groups.filter(name__in=provider.groups.values()).values_list("name", flat=True)
+    # The database may ignore case.
+    has = set(named).intersection(provider.groups.values())
     groups = {group.name: group for group in Group.objects.filter(name__in=wanted | has)}
     if missing := wanted.difference(groups):
         logger.warning("IDENTITY_PROVIDERS names groups that do not exist: %s", ", ".join(sorted(missing)))

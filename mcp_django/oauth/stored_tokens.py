@@ -118,7 +118,10 @@ def forget_former(family: UUID) -> None:
     """Delete the facts of a family's former tokens, once they are stored with the newest token."""
     if beside_tokens():
         tokens = get_access_token_model().objects.values("token_checksum")
-        TokenFacts._default_manager.filter(family=family).exclude(pk__in=tokens).delete()
+        manager = TokenFacts._default_manager
+        former = manager.filter(family=family).exclude(pk__in=tokens).values_list("pk", flat=True)
+        # By keys: in the condition of a deletion, MySQL would lock all access tokens.
+        manager.filter(pk__in=list(former)).delete()
 
 
 def clear_token_facts() -> int:
@@ -269,6 +272,13 @@ def end_access(tokens: Collection[Any]) -> None:
 def drop_codes(**of: Any) -> None:
     """Delete authorization codes not yet exchanged for tokens: of a user, of an application, or all."""
     get_grant_model()._default_manager.filter(**of).delete()
+
+
+def find_client(client_id: str) -> Any:
+    """Return the client (application) with this id, None if there is none."""
+    client = get_application_model()._default_manager.filter(client_id=client_id).first()
+    # The database may ignore case, and spaces at the end.
+    return client if client is not None and client.client_id == client_id else None
 
 
 def unused_clients(*sources: str) -> Any:

@@ -1,14 +1,16 @@
 """The validator of the authorization server, a subclass of django-oauth-toolkit's OAuth2Validator."""
 
 import hashlib
+import random
 import re
+import time
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
 from django.conf import settings as django_settings
-from django.db import router, transaction
+from django.db import OperationalError, connections, router, transaction
 from django.db.models import F, Subquery
 from django.http import HttpRequest
 from django.utils import timezone
@@ -25,6 +27,8 @@ from oauth2_provider.settings import oauth2_settings
 from oauthlib.common import Request as OAuthRequest
 from oauthlib.oauth2.rfc6749 import errors
 
+from ..context.database_errors import Trouble
+from ..context.databases import writing
 from ..models import TokenFacts
 from ..problems import IS_IT_RIGHT, Problem
 from ..runtime.cache_and_rate_limits import RateLimit
@@ -63,6 +67,8 @@ BEGAN: Final = "mcp_django.began"
 # from which on a secret counts as random and needs no slow hash.
 SLOW_RATE: Final = RateLimit("secrets", "30/m")
 RANDOM: Final = 32
+# Most seconds before tokens are stored again after a deadlock.
+DEADLOCK_PAUSES: Final = (0.05, 0.1, 0.2, 0.4, 0.8)
 GRANT_TYPES: Final = frozenset({"authorization_code", "refresh_token"})
 # A code challenge is a SHA-256 in base64url, made from a code verifier (RFC 7636, sections 4.1 and 4.2).
 S256_CHALLENGE: Final = re.compile(r"[A-Za-z0-9_-]{43}")
@@ -192,14 +198,20 @@ class MCPValidator(OAuth2Validator):
             return False
         SLOW_RATE.give_back(stored_secret)
         if len(provided_secret) >= RANDOM and provided_secret != stored_secret:
-            rows = get_application_model()._default_manager.filter(client_secret=stored_secret)
-            rows.update(client_secret=hashed_secret(provided_secret), hash_client_secret=False)
+            clients = get_application_model()._default_manager
+            rows = clients.filter(client_secret=stored_secret).values_list("pk", "client_secret")
+            # The database may ignore case.
+            same = [pk for pk, secret in rows if secret == stored_secret]
+            clients.filter(pk__in=same).update(client_secret=hashed_secret(provided_secret), hash_client_secret=False)
         return True
 
     # Clients
 
     def _load_application(self, client_id: str, request: OAuthRequest) -> Any:
         client = super()._load_application(client_id, request)
+        # The database may ignore case, and spaces at the end.
+        if client is not None and client.client_id != client_id:
+            request.client = client = None
         if client is None:
             is_off = is_document_id(client_id or "") and not takes_documents()
             note(request.headers, DOCUMENTS_OFF if is_off else UNKNOWN_CLIENT)
@@ -299,15 +311,18 @@ class MCPValidator(OAuth2Validator):
 
         A request that began before these tokens were made is not a replay: it lost a race, and they stay valid.
         """
-        if not super().validate_code(client_id, code, client, request, *args):
+        is_valid = super().validate_code(client_id, code, client, request, *args)
+        row = get_grant_model().objects.filter(code=code).first()
+        # The database may ignore case. The facts of a sign-in are stored under the code as it was made.
+        is_known = row is not None and row.code == code
+        if not is_valid or not is_known:
             refresh = get_refresh_token_model()
             family = _family_of(code)
             began: datetime | None = request.headers.get(BEGAN)
             if began is None or not refresh.objects.filter(token_family=family, created__gte=began).exists():
                 # Revoke what was issued for a code that is used twice (OAuth 2.1, section 4.1.3).
                 refresh.revoke_family(family)
-            row = get_grant_model().objects.filter(code=code).first()
-            if row is None:
+            if not is_known:
                 return note(request.headers, UNKNOWN_CODE)
             return note(request.headers, OTHER_CLIENTS if row.application != client else OLD_CODE)
         verifier = request.code_verifier
@@ -375,6 +390,24 @@ class MCPValidator(OAuth2Validator):
         text = f"The refresh token is for {join(granted)} only."
         raise errors.InvalidScopeError(description=text, request=request)
 
+    def save_bearer_token(self, token: dict[str, Any], request: OAuthRequest, *args: Any, **kwargs: Any) -> None:
+        """Save the tokens of a validated request; again after a deadlock with another request."""
+        connection = connections[router.db_for_write(get_access_token_model())]
+        spent = getattr(request, "refresh_token_instance", None)
+        for patience in DEADLOCK_PAUSES:
+            try:
+                super().save_bearer_token(token, request, *args, **kwargs)
+            except OperationalError as error:
+                # A transaction around this one is undone too, and cannot be repeated here.
+                if connection.in_atomic_block or not Trouble.has_undone_all(error):
+                    raise
+            else:
+                return
+            # Not all at the same time again.
+            time.sleep(random.uniform(0, patience))
+            request.refresh_token_instance = spent
+        super().save_bearer_token(token, request, *args, **kwargs)
+
     def _save_bearer_token(self, token: dict[str, Any], request: OAuthRequest, *args: Any, **kwargs: Any) -> None:
         """Save the tokens of a validated request; a refresh token spent a moment ago gets a sibling pair in its family.
 
@@ -390,7 +423,8 @@ class MCPValidator(OAuth2Validator):
             # A concurrent request with the same token waits here, on SQLite too, and then finds it spent.
             rows = get_refresh_token_model().objects.filter(pk=spent.pk)
             rows.update(updated=timezone.now())
-            spent = rows.get()
+            # With a lock: without one, MySQL may read the row as it was when the transaction began.
+            spent = rows.select_for_update().get()
         if spent is None or spent.revoked is None:
             if request.grant_type == "authorization_code":
                 _tell_if_new(token, request)
@@ -409,9 +443,8 @@ class MCPValidator(OAuth2Validator):
         access = get_access_token_model()
         refresh = get_refresh_token_model()
         mine = {"token_checksum": checksum_of(token), "application": request.client}
-        with transaction.atomic(using=router.db_for_write(access)):
-            # Write before reading: SQLite cannot always upgrade a read transaction to a write.
-            access.objects.filter(**mine).update(updated=timezone.now())
+        # Refresh tokens first, as a refresh locks them: the other way around, two requests wait for each other.
+        with writing(router.db_for_write(access)):
             for family in set(refresh.objects.filter(**mine).values_list("token_family", flat=True)):
                 refresh.revoke_family(family)
             super().revoke_token(token, token_type_hint, request, *args, **kwargs)

@@ -31,7 +31,6 @@ from oauth2_provider.exceptions import OAuthToolkitError
 from oauth2_provider.forms import AllowForm
 from oauth2_provider.models import (
     get_access_token_model,
-    get_application_model,
     get_grant_model,
     get_refresh_token_model,
     refresh_token_expire_timedelta,
@@ -62,7 +61,7 @@ from .cors_and_refusals import begin, client_id, cors, log_refusal, logged, note
 from .page_frame import PageMixin
 from .program_grants import PROGRAM_GRANTS
 from .resource_urls import default_resource, endpoints, issuer, resource_url
-from .stored_tokens import checksum_of, chosen, end_access, live
+from .stored_tokens import checksum_of, chosen, end_access, find_client, live
 from .validator import BEGAN, GRANT_TYPES, check_challenge, check_resources
 from .well_known_metadata import well_known
 
@@ -199,10 +198,10 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
         request.META["QUERY_STRING"] = f"{query_string}&{LoginReturn.PARAMETER}=1".lstrip("&")
         login = super().handle_no_permission()
         requested_id = request.GET.get("client_id", "")
-        clients = get_application_model()._default_manager
         with suppress(ValueError):  # brackets around something that is not an address
             is_known = "Location" in login and requested_id and requested_id.isprintable()
-            for client in clients.filter(client_id=requested_id) if is_known else ():
+            client = find_client(requested_id) if is_known else None
+            if client is not None:
                 name = plain(client.name)
                 uri = request.GET.get("redirect_uri", "")
                 if name and is_admitted(client) and client.redirect_uri_allowed(uri):
@@ -220,7 +219,7 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
 
     def form_valid(self, form: ConsentForm) -> HttpResponseBase:
         """Answer the client; form fields can be forged, so the redirect URI is checked again."""
-        client = get_application_model().objects.filter(client_id=form.cleaned_data["client_id"]).first()
+        client = find_client(form.cleaned_data["client_id"])
         answers = SignIn(self.request).questions().answered(form.data)
         if client is None or answers is None or not is_admitted(client):
             return self.form_invalid(form)
@@ -243,7 +242,7 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
         requested_id = self.request.GET.get("client_id") or self.request.POST.get("client_id") or ""
         # Databases do not accept a NUL.
         may_be_unknown = "error" in context and "refused" not in context and requested_id and requested_id.isprintable()
-        if may_be_unknown and not get_application_model()._default_manager.filter(client_id=requested_id).exists():
+        if may_be_unknown and find_client(requested_id) is None:
             with suppress(ImproperlyConfigured):
                 context = {**context, "endpoint": default_resource(self.request)}
             context = {**context, "is_unknown": True}
@@ -318,7 +317,7 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
             return False
         client = application
         if client is None:
-            client = get_application_model()._default_manager.filter(client_id=self.request.GET["client_id"]).first()
+            client = find_client(self.request.GET["client_id"])
         if client is None:
             return True
         if is_verified(client):

@@ -264,7 +264,8 @@ def set_switch(
     with transaction.atomic(using=_alias()):
         # Keep switches that begin later: they were set on purpose.
         if begins <= now:
-            Switch.active().filter(kind=kind, target=key, begins__lte=now).update(ended=now, ended_by=_named(by))
+            former = [switch.pk for switch in _active(kind, key) if switch.begins <= now]
+            Switch.active().filter(pk__in=former).update(ended=now, ended_by=_named(by))
         made = Switch(kind=kind, target=key, name=name[:100], reason=reason[:200], begins=begins, until=until)
         made.by = _named(by)
         made.save(using=_alias())
@@ -290,7 +291,13 @@ def end_switch(switch: Switch, *, by: Any = None) -> bool:
 def find_switches(kind: str, target: Any = "") -> list[Switch]:
     """Return the switches that turn this target off now or later."""
     key, _ = _find(kind, target)
-    return list(Switch.active().filter(kind=kind, target=key).order_by("pk"))
+    return _active(kind, key)
+
+
+def _active(kind: str, key: str) -> list[Switch]:
+    switches = Switch.active().filter(kind=kind, target=key).order_by("pk")
+    # The database may ignore case, and spaces at the end.
+    return [switch for switch in switches if switch.target == key]
 
 
 def known_names(sites: Iterable[Any]) -> dict[str, set[str]]:
@@ -329,7 +336,8 @@ def _find(kind: str, target: Any) -> tuple[str, str]:
         return str(target.pk), target.get_username()
     if kind == SERVICE:
         if not isinstance(target, ServiceAccount):
-            accounts = list(ServiceAccount._default_manager.filter(Q(client_id=target) | Q(name=target))[:2])
+            rows = ServiceAccount._default_manager.filter(Q(client_id=target) | Q(name=target))
+            accounts = [account for account in rows if target in (account.client_id, account.name)]
             if len(accounts) != 1:
                 raise ValueError(f"There is no service account {target!r}, or more than one: name its client id.")
             target = accounts[0]

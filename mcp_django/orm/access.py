@@ -564,7 +564,8 @@ class ModelAccess:
             if found is None:
                 rows = rows.select_for_update() if lock else rows
                 found = list(rows.filter(pk=key)[:1])
-        if not found or not self.may_row("view", found[0]):
+        # The database may ignore case, and spaces at the end.
+        if not found or not has_key(found[0], key) or not self.may_row("view", found[0]):
             raise NotFound
         return found[0]
 
@@ -639,6 +640,12 @@ def _are_its_own(exposure: ModelExposure, names: tuple[str, ...]) -> bool:
     columns = Column.all(exposure, names)
     own = (column.is_stored and column.field.model is exposure.model for column in columns)
     return len(columns) == len(names) and all(own)
+
+
+def has_key(row: Model, key: Any) -> bool:
+    """Return whether a row that was found by a key has that very key."""
+    own = row.pk
+    return type(own) is not type(key) or own == key
 
 
 def _strict(field: Any, raw: Any) -> Any:

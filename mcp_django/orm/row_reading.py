@@ -18,7 +18,7 @@ from django.db.models import Model, QuerySet
 from ..exceptions import NotFound, ToolError, Unreadable
 from ..runtime.failing_hooks import call_hook
 from ..schema.secrets import is_sensitive
-from .access import ModelAccess
+from .access import ModelAccess, has_key
 from .cells import SERIALIZER, Columns, Page, Rows, layout_of
 from .columns import Column, SerializedColumn
 from .compiled_queries import (
@@ -350,7 +350,8 @@ class FoundRow:
             return cls.whole(model, pk)
         using = str(manager.db)
         try:
-            params = key_params(exposure.opts, model.parse_pk(pk), using)
+            key = model.parse_pk(pk)
+            params = key_params(exposure.opts, key, using)
         except ToolError:
             raise NotFound from None
         columns = Column.all(exposure, model.fields)
@@ -372,7 +373,8 @@ class FoundRow:
         if not found:
             return cls.whole(model, pk)
         row = exposure.model.from_db(using, names, found[0][: len(names)])
-        if not model.may_row("view", row):
+        # The database may ignore case, and spaces at the end.
+        if not has_key(row, key) or not model.may_row("view", row):
             raise NotFound
         return cls(row, dict(zip(joins, found[0][len(names) :], strict=True)))
 
@@ -386,9 +388,10 @@ class FoundRow:
             return cls(model.get_row(pk), {})
         except Unreadable:
             exposure = model.exposure
-            rows = exposure.get_queryset(model.request).filter(pk=model.parse_pk(pk))
+            key = model.parse_pk(pk)
+            rows = exposure.get_queryset(model.request).filter(pk=key)
             row = next(iter(salvaged_rows([rows.order_by()], rows, 1)), None)
-            if row is None or not model.may_row("view", row):
+            if row is None or not has_key(row, key) or not model.may_row("view", row):
                 raise NotFound from None
             return cls(row, {})
 

@@ -95,7 +95,8 @@ class StoredStream:
 
     def is_owned_by(self, session: ClientSession) -> bool:
         """Return whether the stream is the session's."""
-        return Stream.objects.filter(pk=self.id, session_id=session.id).exists()
+        # The database may ignore case.
+        return self.id in Stream.objects.filter(pk=self.id, session_id=session.id).values_list("pk", flat=True)
 
     def append(self, messages: Sequence[bytes], first: int | None = None, **values: Any) -> bool:
         """Append messages, and set ``values`` of the stream's row; delete the oldest messages beyond its limits.
@@ -296,8 +297,10 @@ class SessionStreams:
         The stored stream of a call that waits for an answer ends here; the worker that runs the call is told.
         """
         waiting = Stream.objects.filter(session_id=self.session.id, state=Stream.State.ASKING, request_id=request_id)
-        for stream_id in list(waiting.values_list("pk", flat=True)):
-            StoredStream(stream_id).finish()
+        for stream_id, asked in list(waiting.values_list("pk", "request_id")):
+            # The database may ignore spaces at the end.
+            if asked == request_id:
+                StoredStream(stream_id).finish()
         bus.publish(self.session.topic, {"cancelled": request_id})
 
     @staticmethod

@@ -1,7 +1,7 @@
 """Requests that come at the same time, on connections of their own: one wins, and each is answered in JSON."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier, Event
 from typing import Any
@@ -15,10 +15,18 @@ from oauth2_provider.views.mixins import OAuthLibMixin
 
 from tests.oauth_flow import RESOURCE, Flow
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
 CLIENTS = 12
 # Seconds.
 TIMEOUT = 30
+# By database, the statement after which it waits for a lock no longer than this.
+PATIENCE = {
+    "sqlite": "PRAGMA busy_timeout = 50",
+    "postgresql": "SET lock_timeout = 50",
+    "mysql": "SET innodb_lock_wait_timeout = 1",
+}
+# Django's default on MySQL, and that of MySQL itself. Elsewhere that of the project.
+LEVELS = ["read committed", "repeatable read"] if connection.vendor == "mysql" else [""]
 
 
 def at_once(*work: Callable[[], Any]) -> list[Any]:
@@ -47,6 +55,19 @@ def at_once(*work: Callable[[], Any]) -> list[Any]:
 def outcomes(answers: list[Any]) -> Counter[str]:
     assert {answer["Content-Type"] for answer in answers} == {"application/json"}
     return Counter(str(answer.json().get("error", answer.status_code)) for answer in answers)
+
+
+@pytest.fixture(autouse=True, params=LEVELS)
+def isolation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let each connection have this isolation level."""
+    if not request.param:
+        yield
+        return
+    monkeypatch.setitem(connection.settings_dict["OPTIONS"], "isolation_level", request.param)
+    connection.close()
+    yield
+    monkeypatch.undo()
+    connection.close()
 
 
 @pytest.fixture
@@ -125,9 +146,8 @@ def test_a_database_that_stays_locked_is_told_in_json_and_nothing_is_lost(flow: 
         holding = pool.submit(hold)
         try:
             assert held.wait(TIMEOUT)
-            is_sqlite = connection.vendor == "sqlite"
             with connection.cursor() as cursor:
-                cursor.execute("PRAGMA busy_timeout = 50" if is_sqlite else "SET lock_timeout = 50")
+                cursor.execute(PATIENCE[connection.vendor])
             if path == "token":
                 answer = flow.exchange(code)
             else:

@@ -125,12 +125,14 @@ def _known(kind: str, target: str) -> str:
             return target
         from oauth2_provider.models import get_application_model
 
-        clients = get_application_model()._default_manager
-        if clients.filter(client_id=target).exists():
+        rows = get_application_model()._default_manager.filter(Q(client_id=target) | Q(name=target))
+        clients = list(rows.values_list("client_id", "name"))
+        # The database may ignore case, and spaces at the end.
+        if any(client_id == target for client_id, _ in clients):
             return target
-        client_ids = list(clients.filter(name=target).values_list("client_id", flat=True)[:2])
+        client_ids = [str(client_id) for client_id, name in clients if name == target]
         if len(client_ids) == 1:
-            return str(client_ids[0])
+            return client_ids[0]
         if client_ids:
             raise ValueError(f"Several clients are called {target!r}: give the client id.")
         if "." in target and HOST.fullmatch(target.lower()):

@@ -2,6 +2,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth import get_user_model
+from django.db import connection
 from django.utils import timezone
 from oauth2_provider.models import AccessToken, Application
 
@@ -10,6 +11,8 @@ from mcp_django.orm import permission_queries
 from tests.unit.orm.test_permission_queries import make_member
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+# How many queries ask for permissions that did not come with the token.
+LATER = 0 if connection.vendor in permission_queries.AS_ONE else 1
 
 
 def test_the_query_is_compiled_once_for_a_database(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,7 +58,7 @@ def user_of_a_token(owner: Any) -> Any:
 
 def test_the_permissions_come_with_the_token(django_assert_num_queries: Any) -> None:
     user = user_of_a_token(make_member())
-    with django_assert_num_queries(0):
+    with django_assert_num_queries(LATER):
         permission_queries.load_permissions(user)
         assert user.has_perm("testapp.change_book")
         assert not user.has_perm("testapp.delete_book")
@@ -64,7 +67,7 @@ def test_the_permissions_come_with_the_token(django_assert_num_queries: Any) -> 
 
 def test_a_user_without_permissions_has_none(django_assert_num_queries: Any) -> None:
     user = user_of_a_token(get_user_model().objects.create_user("ada"))
-    with django_assert_num_queries(0):
+    with django_assert_num_queries(LATER):
         permission_queries.load_permissions(user)
         assert not user.has_perm("testapp.view_book")
 
