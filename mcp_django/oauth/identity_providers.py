@@ -213,8 +213,12 @@ def linked_identity(provider: Provider, assertion: Assertion) -> LinkedIdentity:
 
 def _find_link(issuer: str, subject: str) -> LinkedIdentity | None:
     rows = LinkedIdentity._default_manager.select_related("user").filter(issuer=issuer, subject=subject)
-    # The database may ignore case.
-    return next((row for row in rows if (row.issuer, row.subject) == (issuer, subject)), None)
+    # The database may ignore case, and spaces at the end.
+    for row in rows:
+        if (row.issuer, row.subject) == (issuer, subject):
+            return row
+        raise NotLinked("a linked subject differs only in case or in spaces, and the database takes it for the same")
+    return None
 
 
 def _verified_email(assertion: Assertion) -> str:

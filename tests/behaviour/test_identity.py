@@ -241,8 +241,8 @@ def test_a_service_account_is_known_only_by_its_own_id(other: Spelling) -> None:
 def test_a_subject_is_linked_only_in_its_own_spelling(other: Spelling) -> None:
     with override_settings(MCP_DJANGO=settings_with(ENTRY)):
         link = LinkedIdentity.objects.create(issuer=ISSUER, subject="Ada", user=make_user("ada"))
-        nobody(entry(), spoken_of(other("Ada")))
-        nobody(entry(issuer=other(ISSUER)), spoken_of("Ada"))
+        assert "takes it for the same" in nobody(entry(create=True), spoken_of(other("Ada")))
+        assert "takes it for the same" in nobody(entry(issuer=other(ISSUER)), spoken_of("Ada"))
         assert linked_identity(entry(), spoken_of("Ada")) == link
     assert LinkedIdentity.objects.get().subject == "Ada"
 
@@ -346,3 +346,14 @@ def test_only_the_record_of_this_key_can_be_deleted(other: Spelling) -> None:
     caller = reader(make_superuser(), site_with(Shelf))
     assert "No such record" in refusal(DeleteRecord(), caller, model="testapp.shelf", pk=other("A1"))
     assert call(DeleteRecord(), caller, model="testapp.shelf", pk="A1")["pk"] == "A1"
+
+
+def test_a_confirmation_counts_only_as_it_was_given(other: Spelling) -> None:
+    Shelf.objects.create(code="A1")
+    client = MCPClient(make_superuser())
+    asked = {"model": "testapp.shelf", "pk": "A1"}
+    token = client.call("delete_record", **asked).structured["confirm_token"]
+    client.call("delete_record", **asked, confirm_token=other(token))
+    assert Shelf.objects.exists()
+    client.call("delete_record", **asked, confirm_token=token)
+    assert not Shelf.objects.exists()

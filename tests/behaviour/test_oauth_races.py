@@ -8,11 +8,13 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from django.db import connection, connections, transaction
+from django.db import OperationalError, connection, connections, transaction
 from django.utils import timezone
 from oauth2_provider.models import AccessToken, Grant, RefreshToken
 from oauth2_provider.views.mixins import OAuthLibMixin
 
+from mcp_django.oauth import validator
+from mcp_django.oauth.validator import MCPValidator
 from tests.oauth_flow import RESOURCE, Flow
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
@@ -128,6 +130,42 @@ def test_exchanges_of_different_codes_do_not_disturb_each_other(flow: Flow) -> N
     answers = at_once(*[lambda code=code: flow.exchange(code) for code in codes])
     assert outcomes(answers) == {"200": 6}
     assert AccessToken.objects.filter(resource=[RESOURCE]).count() == 6
+
+
+class Deadlock(Exception):
+    """What a driver raises by which the database undid the whole transaction."""
+
+    sqlstate = "40P01"
+
+
+@pytest.mark.parametrize("times", [1, 5])
+def test_tokens_are_stored_again_after_a_deadlock(flow: Flow, monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+    original, failures = MCPValidator._create_refresh_token, [Deadlock()] * times
+
+    def undone(*args: Any) -> Any:
+        row = original(*args)
+        if failures:
+            raise OperationalError("deadlock detected") from failures.pop()
+        return row
+
+    monkeypatch.setattr(validator, "DEADLOCK_PAUSES", (0.0,) * 5)
+    tokens = flow.tokens()
+    monkeypatch.setattr(MCPValidator, "_create_refresh_token", undone)
+    answer = flow.refresh(tokens["refresh_token"])
+    assert outcomes([answer]) == {"200": 1}
+    assert AccessToken.objects.count() == 1
+    assert flow.refresh(answer.json()["refresh_token"]).status_code == 200
+
+
+def test_after_many_deadlocks_the_client_may_come_again(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(validator, "DEADLOCK_PAUSES", (0.0,))
+    tokens = flow.tokens()
+    with monkeypatch.context() as patch:
+        deadlock = OperationalError("deadlock detected")
+        deadlock.__cause__ = Deadlock()
+        patch.setattr(MCPValidator, "_create_refresh_token", mock.Mock(side_effect=deadlock))
+        assert outcomes([flow.refresh(tokens["refresh_token"])]) == {"temporarily_unavailable": 1}
+    assert flow.refresh(tokens["refresh_token"]).status_code == 200
 
 
 @pytest.mark.parametrize("path", ["token", "revoke_token"])
