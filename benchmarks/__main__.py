@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from . import depth, endurance, holding, load, report, setup
+from . import depth, endurance, holding, load, mysql, report, setup
 from .calls import LEGACY, MODERN, Call, checker
 from .counting import HEADER
 from .servers import CONTENDERS, STREAM_CONTENDERS, Contender, Server, cores, running
@@ -48,7 +48,12 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         default=os.environ.get("TEST_POSTGRES_URL", depth.DEFAULT_URL),
         help="URL of a server on which databases can be created (TEST_POSTGRES_URL)",
     )
-    parser.add_argument("--database", choices=("sqlite", "postgresql"), default="sqlite", help="of the calls")
+    parser.add_argument(
+        "--mysql",
+        default=os.environ.get("TEST_MYSQL_URL", mysql.DEFAULT_URL),
+        help="URL of a server on which databases can be created (TEST_MYSQL_URL)",
+    )
+    parser.add_argument("--database", choices=("sqlite", "postgresql", "mysql"), default="sqlite", help="of the calls")
     parser.add_argument("--pages", type=int, default=10_000, help="after which a worker's memory is compared")
     parser.add_argument("--streams", type=int, default=5_000, help="whose memory is measured")
     parser.add_argument("--subscribers", type=int, default=1_000, help="streams that hear of a change, or are idle")
@@ -91,6 +96,10 @@ def database_of(options: argparse.Namespace) -> Iterator[str]:
     """Give an empty database for the run, as settings name it: a file, or the URL of one on the server."""
     if options.database == "postgresql":
         with depth.database(options.postgres) as url:
+            yield url
+        return
+    if options.database == "mysql":
+        with mysql.database(options.mysql) as url:
             yield url
         return
     with tempfile.TemporaryDirectory(prefix="benchmarks-") as directory:

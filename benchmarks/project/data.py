@@ -59,7 +59,11 @@ def create(rows: int, events: int, holders: int = 0) -> list[str]:
         for number, token in enumerate(tokens):
             create_account(f"holder{number}", token, group, application)
     with connection.cursor() as cursor:
-        cursor.execute("ANALYZE")
+        if connection.vendor == "mysql":
+            for model in (Author, Article, Event):
+                cursor.execute(f"ANALYZE TABLE {connection.ops.quote_name(model._meta.db_table)}")
+        else:
+            cursor.execute("ANALYZE")
     return tokens
 
 

@@ -1,6 +1,6 @@
 """Settings of the measured project.
 
-`BENCH_DATABASE` is the name of an SQLite file or the URL of a PostgreSQL database, `BENCH_MIDDLEWARE=default` puts
+`BENCH_DATABASE` is the name of an SQLite file or the URL of a PostgreSQL or MySQL database, `BENCH_MIDDLEWARE=default` puts
 Django's default middleware in front, and `BENCH_CALL_LOG=off` keeps no log of calls.
 """
 
