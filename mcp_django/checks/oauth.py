@@ -392,7 +392,8 @@ def _check_admin_site(admin_site: Any) -> Iterator[CheckMessage]:
         if admin_site.has_permission(request):
             return
         seen = "admits nobody by password alone"
-    except AttributeError as error:
+    except (AttributeError, KeyError) as error:
+        # A call has a session of its own, in which nothing is stored.
         seen = f"needs what only a browser has ({error})"
         is_kept = False
     except Exception:  # such as in a query: this user is not in the database

@@ -284,7 +284,7 @@ class Counting(admin.AdminSite):
 
 
 @pytest.mark.parametrize(
-    "value", [["mcp_django.nothing"], [Nameless], [Reserved], [dict], ["mcp_django.signin.narrow"]]
+    "value", [["mcp_django.nothing"], [Nameless], [Reserved], [dict], ["mcp_django.decorators.tool"]]
 )
 def test_a_fact_that_is_none_is_named(settings: Any, value: Any) -> None:
     configure(settings, mcp={"SIGN_IN_FACTS": value})

@@ -140,7 +140,7 @@ def test_a_project_without_time_zones_has_naive_dates() -> None:
 def films(db: None, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Films of each of the last hundred days, a day apart, the last one of today; the clock can be moved."""
     clock = {"now": NOW}
-    for module in ("orm.tool_arguments", "orm.filter_parser"):
+    for module in ("orm.row_arguments", "orm.filter_parser"):
         monkeypatch.setattr(f"mcp_django.{module}.local_now", lambda: timezone.localtime(clock["now"]))
     moments = [NOW - timedelta(days=number) for number in range(100)]
     Film.objects.bulk_create(
@@ -290,7 +290,7 @@ def test_row_68_a_cursor_with_a_moment_serves_no_other_filter(films: Any) -> Non
 def test_the_clock_is_asked_once_for_a_call(films: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     request, _ = films
     asked = []
-    monkeypatch.setattr("mcp_django.orm.tool_arguments.local_now", lambda: asked.append(1) or timezone.localtime(NOW))
+    monkeypatch.setattr("mcp_django.orm.row_arguments.local_now", lambda: asked.append(1) or timezone.localtime(NOW))
     assert found(request, {"or": [{"shown": "today"}, {"released": "yesterday"}], "shown__lte": "now"}) == [0, 1]
     assert len(asked) == 1
 
