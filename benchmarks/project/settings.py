@@ -1,7 +1,7 @@
 """Settings of the measured project.
 
-`BENCH_DATABASE` is the name of an SQLite file or the URL of a PostgreSQL or MySQL database, `BENCH_MIDDLEWARE=default` puts
-Django's default middleware in front, and `BENCH_CALL_LOG=off` keeps no log of calls.
+`BENCH_DATABASE` is the name of an SQLite file or the URL of a PostgreSQL or MySQL database, `BENCH_MIDDLEWARE=default`
+puts Django's default middleware in front, and `BENCH_CALL_LOG=off` keeps no log of calls.
 """
 
 import os
