@@ -18,10 +18,11 @@ from typing import Any, Final
 
 import orjson
 from asgiref.sync import sync_to_async
-from django.db import models, router, transaction
+from django.db import OperationalError, connections, models, router, transaction
 from django.utils import timezone
 
 from ..conf import settings
+from ..context.database_errors import UNDONE, code_of
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..exceptions import Cancelled, InputRequired, ToolError
@@ -38,6 +39,8 @@ MAX_KEY: Final = 100
 MAX_RESULT: Final = 64 * 1024
 # Maximum number of stored calls of one user.
 MAX_CALLS: Final = 10_000
+# How often a call is tried whose transaction is undone, for a deadlock, before it has done anything.
+TRIES: Final = 5
 # Arguments that may differ between repetitions of the same call.
 UNBOUND: Final = frozenset({"confirm_token"})
 # Members of a result that asks before the tool does anything.
@@ -87,17 +90,25 @@ class Once:
         self.arguments = _digest({name: value for name, value in arguments.items() if name not in UNBOUND})
         self.atomic = tool.is_atomic(request, arguments)
         self.using = router.db_for_write(KeyedCall)
+        self.is_victim = False
 
     def run(self, work: Callable[[], ToolResult]) -> dict[str, Any]:
         """Return the result of ``work``, or the result that is stored under the key."""
-        if self.atomic:
-            # Some constraints are only checked when the outermost transaction commits.
+        if not self.atomic:
+            return self._run(work)
+        tries = 1 if connections[self.using].in_atomic_block else TRIES
+        while True:
+            tries -= 1
             try:
+                # Some constraints are only checked when the outermost transaction commits.
                 with refusals(), write_transaction(self.using):
                     return self._run(work)
             except OutcomeUnknown:
                 return self._found_out()
-        return self._run(work)
+            except ToolError:
+                # Where the call that had the key was rolled back, those that waited for it deadlock on MySQL.
+                if not self.is_victim or not tries:
+                    raise
 
     def _found_out(self) -> dict[str, Any]:
         """Return the stored result if the transaction was stored after all; else keep the key, so that nothing runs
@@ -109,8 +120,7 @@ class Once:
         return stored
 
     def _run(self, work: Callable[[], ToolResult]) -> dict[str, Any]:
-        with refusals():
-            stored = self._claim()
+        stored = self._claimed()
         if stored is not None:
             return stored
         try:
@@ -144,6 +154,16 @@ class Once:
     def clear_expired() -> int:
         """Delete expired calls with idempotency keys; return how many."""
         return KeyedCall.objects.filter(created__lt=_horizon()).delete()[0]
+
+    def _claimed(self) -> dict[str, Any] | None:
+        """Claim the key as in :meth:`_claim`, and note whether the database has undone the transaction for others."""
+        self.is_victim = False
+        with refusals():
+            try:
+                return self._claim()
+            except OperationalError as error:
+                self.is_victim = code_of(error) in UNDONE
+                raise
 
     def _claim(self) -> dict[str, Any] | None:
         """Claim the key, or return the result stored under it; wait for a call that is claiming it."""

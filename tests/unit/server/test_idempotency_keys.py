@@ -1,6 +1,7 @@
 """A call under an ``idempotency_key`` is done once."""
 
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
@@ -19,7 +20,7 @@ from mcp_django.exceptions import Cancelled, InputRequired
 from mcp_django.models import KeyedCall
 from mcp_django.orm.own_tables import OwnTable
 from mcp_django.server import idempotency_keys
-from mcp_django.server.idempotency_keys import OTHER, TOO_LONG, UNKNOWN, Once, take_key
+from mcp_django.server.idempotency_keys import OTHER, TOO_LONG, TRIES, UNKNOWN, Once, take_key
 from mcp_django.testing import MCPClient
 from mcp_django.tools.action_tools import RunAction
 from mcp_django.tools.base import Tool
@@ -446,6 +447,71 @@ def test_of_many_calls_at_the_same_time_one_is_run(root: Any, isolation: Any, to
     assert Tag.objects.count() == 1
     expected = [{"call": 1}] if tool.is_atomic(root, {}) else [{"call": 1}, UNKNOWN]
     assert [answer for answer in answers if answer not in expected] == []
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.skipif(not connection.features.has_select_for_update, reason="the database runs one writer at a time")
+def test_of_calls_that_wait_for_one_that_is_refused_one_is_run(root: Any, isolation: Any) -> None:
+    together = threading.Barrier(8)
+    calls: list[int] = []
+
+    def work() -> ToolResult:
+        calls.append(1)
+        if len(calls) == 1:
+            # Meanwhile the others begin to wait.
+            time.sleep(0.3)
+            raise ToolError("no")
+        return ToolResult(structured={"call": len(calls)})
+
+    def call() -> Any:
+        try:
+            together.wait(30)
+            return orjson.loads(orjson.dumps(keyed(root, CreateRecord(), work)["structuredContent"]))
+        except ToolError as error:
+            return error.message
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(8) as pool:
+        answers = [future.result(60) for future in [pool.submit(call) for _ in range(8)]]
+    assert len(calls) == 2
+    assert (answers.count("no"), answers.count({"call": 2})) == (1, 7)
+
+
+def test_a_deadlock_of_others_is_tried_again_where_nothing_is_outside(
+    root: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def insert(*args: Any) -> None:
+        asked.append(1)
+        raise OperationalError(1213, "Deadlock found")
+
+    monkeypatch.setattr(OwnTable, "insert", insert)
+    # The test's own transaction is outside.
+    with pytest.raises(ToolError, match="the database is busy"):
+        keyed(root, CreateRecord(), counting())
+    assert len(asked) == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_deadlock_that_stays_is_told_as_a_busy_database(root: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = OwnTable.insert
+    asked: list[int] = []
+
+    def insert(*args: Any) -> None:
+        asked.append(1)
+        if len(asked) != TRIES + 2:
+            raise OperationalError(1213, "Deadlock found")
+        real(*args)
+
+    monkeypatch.setattr(OwnTable, "insert", insert)
+    work = counting()
+    with pytest.raises(ToolError, match="the database is busy"):
+        keyed(root, CreateRecord(), work)
+    assert (len(asked), work.calls) == (TRIES, [])
+    keyed(root, CreateRecord(), work)
+    assert work.calls == [1]
 
 
 @pytest.mark.django_db(transaction=True)
