@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection
 from django.db.models import Count, QuerySet
 from django.db.models.signals import post_init
 
@@ -135,12 +136,16 @@ def test_a_row_whose_related_row_is_gone_is_there_without_its_label() -> None:
     site = site_with(Book, Author)
     request = reader(make_superuser(), site)
     try:
-        # Databases check the key at the end of the transaction.
+        # Databases check the key at the end of the transaction, but MySQL does at once.
+        if connection.vendor == "mysql":
+            connection.disable_constraint_checking()
         Book.objects.filter(pk=book.pk).update(author_id=10**6)
         found = FoundRow.find(access_to(request, Book), book.pk)
         assert (found.row.pk, found.labels) == (book.pk, {"author__name": None})
     finally:
         Book.objects.filter(pk=book.pk).update(author_id=kept)
+        if connection.vendor == "mysql":
+            connection.enable_constraint_checking()
 
 
 def test_the_tables_of_one_query_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
