@@ -111,7 +111,7 @@ SQL: Final[Mapping[str, Mapping[str, int]]] = {
     "Runs what Django's compiler wrote.": {"orm/compiled_queries.py": 2},
     "Recognises raw SQL of the project.": {"orm/computed_columns.py": 1},
     "Asks the database for a function, or sets its time limits.": {
-        "context/databases.py": 4,
+        "context/databases.py": 7,
         "orm/trigram_search.py": 1,
     },
     "Writes the app's own log of calls.": {"operating/call_log_storage.py": 6},

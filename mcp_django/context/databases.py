@@ -6,12 +6,13 @@ A replica may lag behind. Saving a row that was read there would undo what other
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import UTC, datetime, tzinfo
+from functools import lru_cache
 from math import ceil
 from typing import Any, Final, Literal
 
 from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, InterfaceError, connections, router, transaction
-from django.db.models import Model
+from django.db.models import Field, Model
 from django.db.models.constants import OnConflict
 from django.utils import timezone
 
@@ -41,6 +42,10 @@ class Primary:
 
 
 PRIMARY: Final = Primary()
+# Two spellings of a text, by what they differ in.
+_SPELLINGS: Final = {("a", "A"): "case", ("e", "é"): "accents", ("a", "a "): "spaces at the end"}
+# The types of columns whose texts MySQL keeps as numbers.
+_NUMBERED: Final = ("enum(", "set(")
 
 
 def _written(model: type[Model], **hints: Any) -> str | None:
@@ -184,6 +189,57 @@ class LocalTimes:
             f"the database server converts no times before {first} or from {last} on, so the parts of these are in "
             f"{self.connection.timezone_name}"
         )
+
+
+class Collation:
+    """How a database compares and sorts texts, as far as MySQL differs from others."""
+
+    def __init__(self, using: str) -> None:
+        self.using = using
+        self.is_mysql = connections[using].vendor == "mysql"
+
+    @classmethod
+    def of(cls, model: type[Model]) -> "Collation":
+        """Return how texts of a model are compared where it is read."""
+        return cls(router.db_for_read(model))
+
+    @property
+    def sorted_chars(self) -> int | None:
+        """The number of characters by which long texts are sorted, None for all of them."""
+        # ``max_sort_length`` is 1,024 bytes, and a character has at most four.
+        return 255 if self.is_mysql else None
+
+    def overlooked(self) -> tuple[str, ...]:
+        """Return what the collation of the database overlooks where it compares texts, in words."""
+        return _overlooked(self.using) if self.is_mysql else ()
+
+    def is_numbered(self, column: "Field[Any, Any]") -> bool:
+        """Return whether the database sorts a column of texts by numbers: one of the types ``ENUM`` and ``SET``."""
+        model = column.model._meta
+        if not self.is_mysql:
+            return False
+        if model.managed:
+            return str(column.db_type(connections[self.using])).lower().startswith(_NUMBERED)
+        return column.column in _numbered(self.using, model.db_table)
+
+
+@lru_cache(maxsize=64)
+def _overlooked(using: str) -> tuple[str, ...]:
+    with connections[using].cursor() as cursor:
+        cursor.execute("SELECT @@character_set_database, @@collation_database")
+        characters, collation = cursor.fetchone()
+        pairs = [f"CONVERT('{one}' USING {characters}) COLLATE {collation} = '{other}'" for one, other in _SPELLINGS]
+        cursor.execute(f"SELECT {', '.join(pairs)}")
+        return tuple(word for word, is_same in zip(_SPELLINGS.values(), cursor.fetchone(), strict=True) if is_same)
+
+
+@lru_cache(maxsize=1024)
+def _numbered(using: str, table: str) -> frozenset[str]:
+    """Return the columns of a table that MySQL sorts by numbers."""
+    connection = connections[using]
+    with connection.cursor() as cursor:
+        cursor.execute(f"SHOW COLUMNS FROM {connection.ops.quote_name(table)}")
+        return frozenset(name for name, type_, *_ in cursor.fetchall() if type_.lower().startswith(_NUMBERED))
 
 
 def stop_query(connection: Any, timeout: float) -> None:

@@ -29,7 +29,7 @@ from weakref import WeakKeyDictionary
 from django.core.exceptions import EmptyResultSet, ValidationError
 from django.core.signals import setting_changed
 from django.db import connections, router
-from django.db.models import F, Field, FloatField, Func, Model, Q, QuerySet, lookups
+from django.db.models import DateField, F, Field, FloatField, Func, Model, Q, QuerySet, TimeField, lookups
 from django.db.models.expressions import Col, Expression
 from django.db.models.fields import related_lookups
 from django.db.models.fields.related_descriptors import ForwardManyToOneDescriptor
@@ -41,6 +41,7 @@ from django.db.models.sql.where import WhereNode
 
 from ..conf import settings
 from ..conf.tested_versions import is_newer_than_tested
+from ..context.databases import Collation
 from ..exceptions import ToolError
 from ..exposures.querysets import follows_every_row, is_plain
 from .fields import stored_field
@@ -103,7 +104,15 @@ class AsStored(Func):
     def as_mysql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
         # Of a single-precision number, MySQL shows six digits, which no row equals. As a double, it has all of them.
         (source,) = self.get_source_expressions()
-        template = "(%(expressions)s) + 0e0" if isinstance(source.output_field, FloatField) else self.template
+        template = self.template
+        if isinstance(source.output_field, FloatField):
+            template = "(%(expressions)s) + 0e0"
+        elif isinstance(source.output_field, (DateField, TimeField)):
+            # A driver makes NULL of a date such as 0000-00-00, by which MySQL sorts.
+            template = "CAST(%(expressions)s AS CHAR)"
+        elif isinstance(source, Col) and Collation(connection.alias).is_numbered(source.target):
+            # Texts that are sorted by numbers: with a number, MySQL compares the number.
+            template = "(%(expressions)s) + 0"
         return self.as_sql(compiler, connection, template=template, **extra)
 
 

@@ -26,7 +26,7 @@ from .computed_columns import Reading, order_source, parts_of
 from .fields import kind_of, resolve_path, stored_field
 from .hidden_parts import can_hide_parts
 from .path import Path, guarded_name, guarded_values, guards_on
-from .shown_texts import Sorted, as_shown
+from .shown_texts import Beginning, Sorted, as_shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,9 +388,10 @@ def _shown_key(exposure: ModelExposure, key: OrderKey) -> OrderKey:
     value = key.expression or F(key.path)
     path = _shown_name(key.path) if key.expression is None else guarded_name(f"shown {key.path}")
     if key.field.model._meta.managed:
-        return replace(key, path=path, expression=as_shown(value, key.field))
+        return replace(key, path=path, expression=Beginning.of(as_shown(value, key.field), key.field))
     # A column of other people's tables can have another type, which has an order of its own and takes no text.
-    return replace(key, path=path, nullable=True, expression=Sorted(value, stored_field(key.field)))
+    shown = Sorted(value, stored_field(key.field))
+    return replace(key, path=path, nullable=True, expression=Beginning.of(shown, key.field))
 
 
 def _shown_name(path: str) -> str:

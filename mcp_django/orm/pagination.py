@@ -25,6 +25,7 @@ from django.db.models.fields.tuple_lookups import TupleGreaterThan, TupleLessTha
 from django.db.models.lookups import Exact, GreaterThan, IsNull, LessThan
 
 from ..conf import settings
+from ..context.databases import Collation
 from ..context.request import MCPRequest
 from ..context.signing import BriefSeal
 from ..exceptions import ToolError
@@ -48,6 +49,7 @@ REPEATED: Final = (
     "This order cannot be paged: the database does not find the end of the last page again, so that rows would come "
     "twice. Choose another ordering, or raise limit."
 )
+TOO_LONG: Final = "This order cannot be paged: its texts are too long. Choose another ordering."
 SALT: Final = "mcp_django.orm.pagination"
 MAX_CURSOR: Final = 4096
 MAX_KEY_BYTES: Final = 2048
@@ -301,6 +303,10 @@ class PageQuery:
 
         Raises ``ToolError`` if a cursor cannot hold them.
         """
+        chars = Collation.of(self.model.exposure.model).sorted_chars
+        if chars is not None and any(isinstance(value, str) and len(value) > chars for value in values):
+            # The rows that begin so are sorted by their next value, and cannot be gone on after.
+            raise ToolError(TOO_LONG)
         if self.moment is not None:
             values = (*values, self.moment.isoformat())
         return self._cursor.write(values)
@@ -425,7 +431,7 @@ class Cursor:
         except (ValueError, TypeError):
             raise ToolError("This order ends at a value that cannot be read. Choose another ordering.") from None
         if len(data) > MAX_KEY_BYTES:
-            raise ToolError("This order cannot be paged: its texts are too long. Choose another ordering.")
+            raise ToolError(TOO_LONG)
         return self.seal.seal(data)
 
     def read(self, text: Any, number: int) -> tuple[Any, ...]:

@@ -1,13 +1,17 @@
 """Texts as they are shown, for what compares them with one another: orders, extremes, and two columns."""
 
-from typing import Any
+from typing import Any, Final
 
-from django.db.models import Expression, F
+from django.db.models import Expression, F, Func
 from django.db.models.functions import Collate
 
+from ..context.databases import Collation
 from ..schema.secrets import HIDDEN
 from .fields import stored_field
 from .hidden_parts import HidesParts, can_hide_parts, text_sql
+
+# Number of characters of a text that each database sorts by as a whole.
+SHORT: Final = 255
 
 
 def as_shown(text: Any, field: Any) -> Any:
@@ -48,3 +52,21 @@ class Sorted(AsShown):
         hides, more = HidesParts(self.text).as_sql(compiler, connection)
         sql, params = compiler.compile(self.text)
         return f"CASE WHEN {hides} THEN NULL ELSE {sql} END", [*more, *params]
+
+
+class Beginning(Func):
+    """As much of a text as the database sorts by: the whole text, but on MySQL."""
+
+    arity = 1
+    template = "%(expressions)s"
+
+    def as_mysql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        """Return the beginning of the text."""
+        chars = Collation(connection.alias).sorted_chars
+        return self.as_sql(compiler, connection, template=f"LEFT(%(expressions)s, {chars})", **extra)
+
+    @classmethod
+    def of(cls, text: Any, field: Any) -> Any:
+        """Return what to sort by in place of a text: the text itself, if none of the field's can be too long."""
+        stored: Any = stored_field(field)
+        return text if stored.max_length is not None and stored.max_length <= SHORT else cls(text)

@@ -32,6 +32,8 @@ class Description(Overview):
             payload["description"] = exposure.description.strip()
         payload["may"] = self.may
         payload["fields"] = list(map(self._line, self.columns))
+        if comparing := self.comparing():
+            payload["comparing"] = comparing
         extra: dict[str, Any] = {}
         for writing in self.forms:
             if writing is not None:

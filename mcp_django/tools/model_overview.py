@@ -8,6 +8,7 @@ from typing import Any, Final
 from django.forms import BaseModelForm
 
 from ..conf import settings
+from ..context.databases import Collation
 from ..context.request import MCPRequest
 from ..emulation.admin_exposure import AdminExposure
 from ..emulation.inline_rows import PageInlines
@@ -110,6 +111,8 @@ class Overview:
         if exposure.description:
             payload["description"] = clean_text(exposure.description.strip().partition("\n")[0], MAX_LINE)
         payload["fields"] = ", ".join(map(self._field, self.columns))
+        if comparing := self.comparing():
+            payload["comparing"] = comparing
         own_names = {column.name for column in self.columns}
         if extra := [
             f"{name}{'*' * use.required} {use.only}".strip() for name, use in self.uses.items() if name not in own_names
@@ -141,6 +144,13 @@ class Overview:
         if calls:
             payload["actions"] = ", ".join(calls)
         return payload
+
+    def comparing(self) -> str:
+        """Return how the database compares texts of the model, "" if it tells all of them apart."""
+        words = Collation.of(self.exposure.model).overlooked()
+        if not words or all(column.field is None or kind_of(column.field).word != "text" for column in self.columns):
+            return ""
+        return f"exact, in, groups and distinct counts ignore {' and '.join(words)} in texts"
 
     def _field(self, column: Column) -> str:
         use = self.uses.get(column.name)

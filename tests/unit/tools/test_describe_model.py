@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 from django.contrib import admin
+from django.db import connection
 from django.test import override_settings
 
 from mcp_django import MCPSite
+from mcp_django.context.databases import Collation
 from mcp_django.tools.aggregate_records import AggregateRecords
 from mcp_django.tools.describe_model import DescribeModel
 from mcp_django.tools.get_record import GetRecord
@@ -21,6 +23,26 @@ from tests.tool_calls import call, refusal, request_of
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 
 LIST, DESCRIBE = ListModels(), DescribeModel()
+
+
+@pytest.mark.parametrize("detail", [False, True])
+def test_texts_that_the_database_takes_for_the_same_are_told_once(detail: bool) -> None:
+    root = make_superuser()
+    numbers = call(DESCRIBE, reader(root, site_with(Tag, fields=["id"])), model="testapp.tag", detail=detail)
+    assert "comparing" not in numbers
+    request = reader(root, site_with(Tag))
+    found = call(DESCRIBE, request, model="testapp.tag", detail=detail)
+    words = Collation("default").overlooked()
+    if connection.vendor == "mysql":
+        told = f"exact, in, groups and distinct counts ignore {' and '.join(words)} in texts"
+        assert words[0] == "case"
+        assert found["comparing"] == told
+        Tag.objects.create(name="paid")
+        for name, word in (("Paid", "case"), ("páid", "accents"), ("paid ", "spaces at the end")):
+            assert Tag.objects.filter(name=name).exists() is (word in words)
+    else:
+        assert words == ()
+        assert "comparing" not in found
 
 
 def test_a_description_is_terse_and_complete() -> None:
