@@ -19,14 +19,14 @@ from typing import Any, Final
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
 from django.core.exceptions import FieldDoesNotExist, ValidationError
-from django.db import IntegrityError, router, transaction
-from django.db.models import F
+from django.db import IntegrityError, router
 from django.http import HttpRequest
 from oauth2_provider.models import get_access_token_model, get_application_model
 from oauth2_provider.settings import oauth2_settings
 from oauthlib.oauth2.rfc6749 import errors
 
 from ..conf import settings
+from ..context.databases import writing
 from ..models import LinkedIdentity, TokenFacts
 from ..problems import Problem
 from ..signin import FactName
@@ -195,9 +195,7 @@ def linked_identity(provider: Provider, assertion: Assertion) -> LinkedIdentity:
         return link
     refusal = NotLinked("the user with the address of the assertion is linked to another subject")
     try:
-        with transaction.atomic(using=router.db_for_write(LinkedIdentity)):
-            # Write before reading: SQLite cannot always upgrade a read transaction to a write.
-            LinkedIdentity._default_manager.filter(issuer=provider.issuer, subject=subject).update(user=F("user"))
+        with writing(router.db_for_write(LinkedIdentity)):
             user = _user_by_email(provider, assertion) or _new_user(provider, assertion)
             return LinkedIdentity._default_manager.create(issuer=provider.issuer, subject=subject, user=user)
     except IntegrityError:

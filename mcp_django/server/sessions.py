@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import orjson
 from django.conf import settings as django_settings
-from django.db import router, transaction
+from django.db import IntegrityError, router, transaction
 from django.db.models import Expression, F, Q, QuerySet
 from django.db.models.lookups import Exact
 from django.utils import timezone
@@ -169,16 +169,29 @@ class ClientSession:
     def remember(self, **values: Any) -> None:
         """Write the session's row, which keeps it alive; end the user's oldest sessions beyond ``MAX_SESSIONS``."""
         now = timezone.now()
-        # Update first: SQLite refuses a transaction that reads before it writes if another one has written meanwhile.
-        if not OwnTable(Session, router.db_for_write(Session)).update(self.id, seen=now, **values):
-            fresh = {"user_id": self.user_pk, "created": self.issued, "seen": now, **values}
-            Session.objects.update_or_create(pk=self.id, defaults={"seen": now, **values}, create_defaults=fresh)
+        # Insert a new one first: on MySQL, an update that finds no row keeps others from inserting theirs. Nothing is
+        # read before: SQLite refuses a transaction that reads before it writes if another one has written meanwhile.
+        if self.has_row or not self._insert(seen=now, **values):
+            table = OwnTable(Session, router.db_for_write(Session))
+            if not table.update(self.id, seen=now, **values):
+                self._insert(seen=now, **values)
         if not self.has_row:
             self.has_row = True
             live = Session.objects.filter(user_id=self.user_pk, ended=False).order_by("-seen", "pk")
             if surplus := list(live.values_list("pk", flat=True)[settings.MAX_SESSIONS :]):
                 Session.objects.filter(pk__in=surplus).update(ended=True, uris=[])
                 _forget(surplus)
+
+    def _insert(self, **values: Any) -> bool:
+        """Store the session's row; return False if another worker was faster."""
+        using = router.db_for_write(Session)
+        row = Session(pk=self.id, user_id=self.user_pk, created=self.issued, **values)
+        try:
+            with transaction.atomic(using=using):
+                row.save(using=using, force_insert=True)
+        except IntegrityError:
+            return False
+        return True
 
     def end(self) -> None:
         """End the session: refuse its id from now on, and delete its streams."""

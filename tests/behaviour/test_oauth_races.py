@@ -15,9 +15,10 @@ from oauth2_provider.views.mixins import OAuthLibMixin
 
 from mcp_django.oauth import validator
 from mcp_django.oauth.validator import MCPValidator
+from tests.isolation import LEVELS, isolated
 from tests.oauth_flow import RESOURCE, Flow
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.postgresql, pytest.mark.undivided, pytest.mark.django_db(transaction=True)]
 CLIENTS = 12
 # Seconds.
 TIMEOUT = 30
@@ -27,8 +28,6 @@ PATIENCE = {
     "postgresql": "SET lock_timeout = 50",
     "mysql": "SET innodb_lock_wait_timeout = 1",
 }
-# Django's default on MySQL, and that of MySQL itself. Elsewhere that of the project.
-LEVELS = ["read committed", "repeatable read"] if connection.vendor == "mysql" else [""]
 
 
 def at_once(*work: Callable[[], Any]) -> list[Any]:
@@ -60,16 +59,9 @@ def outcomes(answers: list[Any]) -> Counter[str]:
 
 
 @pytest.fixture(autouse=True, params=LEVELS)
-def isolation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let each connection have this isolation level."""
-    if not request.param:
+def isolation(request: pytest.FixtureRequest) -> Iterator[None]:
+    with isolated(request.param):
         yield
-        return
-    monkeypatch.setitem(connection.settings_dict["OPTIONS"], "isolation_level", request.param)
-    connection.close()
-    yield
-    monkeypatch.undo()
-    connection.close()
 
 
 @pytest.fixture
