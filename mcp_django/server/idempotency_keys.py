@@ -22,7 +22,7 @@ from django.db import OperationalError, connections, models, router, transaction
 from django.utils import timezone
 
 from ..conf import settings
-from ..context.database_errors import UNDONE, code_of
+from ..context.database_errors import Trouble
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..exceptions import Cancelled, InputRequired, ToolError
@@ -162,7 +162,7 @@ class Once:
             try:
                 return self._claim()
             except OperationalError as error:
-                self.is_victim = code_of(error) in UNDONE
+                self.is_victim = Trouble.has_undone_all(error)
                 raise
 
     def _claim(self) -> dict[str, Any] | None:

@@ -4,7 +4,7 @@ from django.db import connection
 from django.test import override_settings
 
 from mcp_django import MCPSite
-from mcp_django.checks.databases import check_uuids
+from mcp_django.checks.databases import check_engines, check_uuids
 from tests.configured import configured
 from tests.testapp.models import Book, Shelf
 
@@ -54,3 +54,26 @@ def test_columns_of_uuids_that_are_text_are_found(monkeypatch: pytest.MonkeyPatc
     assert "testapp.Book.uuid is a char in the database" in message.msg
     monkeypatch.setattr(connection.introspection, "table_names", lambda **options: [])
     assert [*check_uuids("default")] == []
+
+
+@pytest.mark.usefixtures("own_site")
+@pytest.mark.skipif(connection.vendor != "mysql", reason="other databases undo whatever fails")
+def test_tables_without_transactions_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [*check_engines("default")] == []
+    monkeypatch.setattr(
+        connection.introspection,
+        "get_storage_engine",
+        lambda cursor, table: "MyISAM" if table == "testapp_shelf" else "InnoDB",
+    )
+    [message] = check_engines("default")
+    assert (message.id, message.obj) == ("mcp_django.W168", Shelf)
+    assert message.msg.endswith("has the engine MyISAM: a write to it cannot be undone if it fails halfway.")
+    assert message.hint == "ALTER TABLE testapp_shelf ENGINE = InnoDB"
+    monkeypatch.setattr(connection.introspection, "table_names", lambda: [])
+    assert [*check_engines("default")] == []
+
+
+@pytest.mark.usefixtures("own_site")
+@pytest.mark.skipif(connection.vendor == "mysql", reason="MySQL's tables have engines")
+def test_other_databases_have_no_engines() -> None:
+    assert [*check_engines("default")] == []
