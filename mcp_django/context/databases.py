@@ -103,6 +103,13 @@ def insert_new(connection: Any, table: str, columns: Sequence[str], key: str) ->
     return f"{begin} {values} {end}".rstrip()
 
 
+def reads_snapshots(using: str) -> bool:
+    """Return whether a plain read may see an older state than a query that locks rows: MySQL's does, in a transaction
+    that has read before, unless its isolation is READ COMMITTED (which Django sets)."""
+    connection: Any = connections[using]
+    return connection.vendor == "mysql" and connection.isolation_level != "read committed"
+
+
 class LockWait:
     """How many seconds the queries of a transaction wait for a lock, on PostgreSQL and MySQL; a transaction within
     another one has the limit of that."""

@@ -14,6 +14,7 @@ from django.db.models import Model
 
 from ..conf import settings
 from ..context.confirmation import Confirmation, quoted
+from ..context.databases import reads_snapshots
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..emulation.bulk_writes import BulkWrite
@@ -133,6 +134,9 @@ class WriteTool(Tool):
             rows = exposure.model._base_manager.using(using).filter(pk=row.pk)
             list(rows.select_for_update().values_list("pk"))
             try:
+                if reads_snapshots(using):
+                    with suppress(Unreadable):
+                        return model.get_row(pk, lock=True)
                 row = FoundRow.whole(model, pk).row
             except NotFound:
                 raise ToolError(RowFinder.NOT_FOUND) from None

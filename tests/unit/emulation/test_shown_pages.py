@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
-from django.db import connection, connections
+from django.db import connection, connections, transaction
 from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 from rest_framework import serializers
@@ -175,6 +175,31 @@ def test_H150_of_two_updates_with_one_version_the_second_is_refused() -> None:
     assert CHANGED in answers
     assert [answer for answer in answers if answer != CHANGED] == [Order.objects.get().customer]
     assert LogEntry.objects.count() == 1
+
+
+@pytest.mark.skipif(connection.vendor != "mysql", reason="plain reads are no older than those that lock")
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("routers", [[], [object()]], ids=["one query", "several"])
+@pytest.mark.parametrize("isolation", ["read committed", "repeatable read"])
+def test_a_change_since_the_transaction_has_begun_is_seen(
+    routers: list[Any], isolation: str, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(connection.settings_dict["OPTIONS"], "isolation_level", isolation)
+    connection.close()
+    request, order = shop_request(make_superuser()), make_order("1")
+    read = version(request, order)
+    settings.DATABASE_ROUTERS = routers
+
+    def change() -> None:
+        Order.objects.update(customer="Bob")
+        connection.close()
+
+    with transaction.atomic():
+        assert Order.objects.get().customer != "Bob"
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(change).result(20)
+        assert refusal(UPDATE, request, **ORDER, pk=order.pk, values={"customer": "Cleo"}, version=read) == CHANGED
+    connection.close()
 
 
 @pytest.mark.skipif(not connection.features.has_select_for_update, reason="the database locks no rows")
