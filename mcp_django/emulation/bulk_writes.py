@@ -12,6 +12,7 @@ from django.db import connections, router, transaction
 from django.db.models import Model
 
 from ..context.confirmation import Confirmation, quoted
+from ..context.databases import reads_snapshots
 from ..context.tool_results import ToolResult
 from ..exceptions import ToolError
 from ..orm.access import ModelAccess
@@ -99,10 +100,14 @@ class BulkWrite:
         if connections[using].features.has_select_for_update:
             keys = [row.pk for row in selection.rows]
             locking = exposure.model._base_manager.using(using).select_for_update().order_by("pk")
-            for chunk in chunks(keys):
-                list(locking.filter(pk__in=chunk))
+            locked = {row.pk: row for chunk in chunks(keys) for row in locking.filter(pk__in=chunk)}
             selection = Selection(self.model, self.arguments)
-            if [row.pk for row in selection.rows] != keys:
+            is_changed = [row.pk for row in selection.rows] != keys
+            if not is_changed and reads_snapshots(using):
+                names = [field.attname for field in exposure.opts.concrete_fields]
+                pairs = ((row, locked.get(row.pk)) for row in selection.rows)
+                is_changed = any(getattr(row, name) != getattr(now, name, None) for row, now in pairs for name in names)
+            if is_changed:
                 raise ToolError("Someone else was changing these rows. Nothing was changed. Repeat the call.")
         refused = []
         for row in selection.rows:
