@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 STOCK = ["django.contrib.auth.backends.ModelBackend"]
 LOOKUP = ("has_perm", "get_all_permissions", "get_group_permissions", "get_user_permissions", "_get_permissions")
-# SQL that makes one JSON text of many names, by database vendor.
+# SQL that makes one JSON text of many names, by database vendor. MariaDB would cut it at ``group_concat_max_len``.
 AS_ONE: Final = {"postgresql": "JSON_AGG(%(expressions)s)::text", "sqlite": "JSON_GROUP_ARRAY(%(expressions)s)"}
 # Attribute of a user that keeps the values of :func:`permission_columns` until they are needed.
 FOUND: Final = "_mcp_permissions"

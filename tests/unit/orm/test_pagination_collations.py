@@ -12,6 +12,7 @@ from django.test.utils import isolate_apps
 from mcp_django.context import databases
 from mcp_django.context.request import MCPRequest
 from mcp_django.tools.query_records import QueryRecords
+from tests.configured import configure
 from tests.factories import make_superuser
 from tests.fieldapp.models import Sample
 from tests.testapp.models import Author
@@ -34,12 +35,15 @@ def walk(request: MCPRequest, limit: int, **arguments: Any) -> list[Any]:
         page = call(QueryRecords(), request, **asked, cursor=page["next_cursor"])
 
 
-@pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "by the ORM"])
+WAYS = pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "by the ORM"])
+
+
+@WAYS
 @pytest.mark.parametrize("ordering", [["name"], ["-name"], ["email", "name"], ["-email", "name"], ["born", "-name"]])
 def test_pages_by_texts_that_are_the_same_have_each_row_once(
     ordering: list[str], compiled: bool, settings: Any
 ) -> None:
-    settings.MCP_DJANGO = {**getattr(settings, "MCP_DJANGO", {}), "COMPILED_QUERIES": compiled}
+    configure(settings, COMPILED_QUERIES=compiled)
     for number, text in enumerate(TEXTS):
         born = f"1990-01-0{number % 3 + 1}" if number % 4 else None
         Author.objects.create(name=text, email=f"{'aA'[number % 2]}@example.org", born=born)
@@ -115,8 +119,10 @@ def test_a_declared_order_by_texts_longer_than_what_is_sorted_by_has_no_second_p
 
 
 @pytest.mark.skipif(not IS_MYSQL, reason="the types are those of MySQL")
+@WAYS
 @pytest.mark.parametrize("type_", COLUMNS)
-def test_pages_by_a_column_of_mysqls_own_types_have_each_row_once(type_: str) -> None:
+def test_pages_by_a_column_of_mysqls_own_types_have_each_row_once(type_: str, compiled: bool, settings: Any) -> None:
+    configure(settings, COMPILED_QUERIES=compiled)
     field, values = COLUMNS[type_]
     with table(type_, field, values) as request:
         for sign, limit in product(("", "-"), (1, 2, 4)):
