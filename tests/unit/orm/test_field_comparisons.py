@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.db.models import QuerySet
 
 from mcp_django import ModelExposure
@@ -15,6 +16,7 @@ from mcp_django.testing import MCPClient
 from mcp_django.tools.aggregate_records import AggregateRecords
 from mcp_django.tools.query_records import QueryRecords
 from tests.factories import make_author, make_book, make_superuser
+from tests.fieldapp.models import Seat
 from tests.library import reader, site_with
 from tests.testapp.models import Author, Book, Loan
 from tests.tool_calls import call, refusal
@@ -93,6 +95,20 @@ def test_it_holds_below_a_relation_and_as_the_condition_of_an_aggregate(library:
     assert [row[1] for row in call(QUERY, library, **some)["rows"]] == ["y"]
     asked = [{"function": "count", "where": above}]
     assert call(AGGREGATE, library, model="testapp.book", aggregates=asked)["rows"] == [[2]]
+    dear = {"price__gt": {"median": "price", "plus": 5}}
+    found = call(QUERY, library, model="testapp.author", filters={"books": {"some": dear}}, fields=["name"])
+    assert [row[1] for row in found["rows"]] == ["y"]
+
+
+def test_a_median_of_rows_without_a_single_key_is_there_or_refused_in_words() -> None:
+    for number in range(3):
+        Seat.objects.create(hall="A", number=number)
+    request = reader(make_superuser(), site_with(Seat))
+    asked = {"model": "fieldapp.seat", "filters": {"number__gt": {"median": "number"}}, "fields": ["number"]}
+    if connection.vendor == "mysql":
+        assert "The database cannot compute that: it ranks rows by their keys" in refusal(QUERY, request, **asked)
+    else:
+        assert [row[-1] for row in call(QUERY, request, **asked)["rows"]] == [2]
 
 
 @pytest.mark.parametrize(
