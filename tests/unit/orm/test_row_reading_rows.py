@@ -125,9 +125,8 @@ def test_a_manager_with_a_queryset_class_of_its_own_is_asked(monkeypatch: pytest
     site = site_with(Author)
     request = reader(make_superuser(), site)
     monkeypatch.setattr(Author._default_manager, "_queryset_class", Own)
-    monkeypatch.setattr(Own, "__iter__", lambda self: iter(["of its own class"]))
-    found: Any = FoundRow.find(access_to(request, Author), author.pk).row
-    assert found == "of its own class"
+    monkeypatch.setattr(Own, "__iter__", lambda self: iter([author]))
+    assert FoundRow.find(access_to(request, Author), author.pk).row is author
 
 
 def test_a_row_whose_related_row_is_gone_is_there_without_its_label() -> None:
