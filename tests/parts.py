@@ -137,8 +137,9 @@ def parts(
                 yield Part(f"PostgreSQL, {name}, {django}", command, cases, minutes)
     for django, python in pythons.items():
         if python == newest or everything:
-            command = [python, "-m", "tests.servers", "mysql", "data"]
-            yield Part(f"MariaDB, data, {django}", command, cases, data)
+            command = [python, "-m", "tests.servers", "mysql"]
+            yield Part(f"MariaDB, data, {django}", [*command, "data"], cases, data)
+            yield Part(f"MariaDB, example, {django}", [*command, "example"], cases, 0.3)
     for django, python in pythons.items():
         drawn = {} if everything else {"PARITY_CASES": PARITY_CASES[python]}
         yield pytest(f"Parity, {django}", python, PARITY, 1.5 if everything else 0.4, {**cases, **drawn})

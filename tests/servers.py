@@ -43,6 +43,8 @@ PARTS = {
     "data": FILES,
     "packages": PACKAGES.split(),
     "databases": DATABASES.split(),
+    # The questions that a shop is asked, on the example project.
+    "example": "--ds=example_project.settings tests/project/test_example_evals.py".split(),
 }
 # Seconds in which others may give up their connections.
 PATIENCE = 60
@@ -88,7 +90,7 @@ class Server:
         url = urlsplit(self.url)._replace(path=f"/mcp_django_{uuid.uuid4().hex}").geturl()
         command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments]
         try:
-            environment = os.environ | {"TEST_DATABASE_URL": url}
+            environment = os.environ | {"TEST_DATABASE_URL": url, "EXAMPLE_DATABASE": url}
             return subprocess.run(command, cwd=ROOT, env=environment, timeout=TIMEOUT).returncode == 0
         except subprocess.TimeoutExpired:
             print(f"== Not done after {TIMEOUT} s: {' '.join(command)}", flush=True)
