@@ -175,14 +175,15 @@ def test_a_key_that_leads_nowhere_loses_no_row_when_it_is_read_with_the_rows() -
     query = query_of(request, exposure)
     read_page(query)
     kept = books[0].author_id
-    try:
-        # Databases check the key at the end of the transaction.
-        Book.objects.filter(pk=books[0].pk).update(author_id=10**6)
-        rows = shown(read_page(query))[1]
-        assert len(rows) == Book.objects.count()
-        assert [row[2] for row in rows if row[0] == books[0].pk] == [None]
-    finally:
-        Book.objects.filter(pk=books[0].pk).update(author_id=kept)
+    # Databases check the key at the end of the transaction, but MySQL does at once.
+    with connection.constraint_checks_disabled():
+        try:
+            Book.objects.filter(pk=books[0].pk).update(author_id=10**6)
+            rows = shown(read_page(query))[1]
+            assert len(rows) == Book.objects.count()
+            assert [row[2] for row in rows if row[0] == books[0].pk] == [None]
+        finally:
+            Book.objects.filter(pk=books[0].pk).update(author_id=kept)
 
 
 def test_rows_that_the_base_manager_hides_are_not_read_with_others(monkeypatch: pytest.MonkeyPatch) -> None:
