@@ -197,6 +197,8 @@ def fits(column: str, field: str) -> bool:
         return field in ("char", "text")
     if column in ("float", "double"):
         return field == "float"
+    if column == "binary(16)":
+        return field in ("char", "text", "uuid")
     return field != "float"
 
 
