@@ -199,6 +199,21 @@ def tools() -> Iterator[Callable[..., None]]:
 
 
 @pytest.fixture
+def shelves_cannot_undo(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let the database say that the table of shelves has no transactions, as one of MyISAM."""
+    from mcp_django.context.databases import engine_without_undo
+
+    def engine_of(cursor: Any, table: str) -> str:
+        return "MyISAM" if table == "testapp_shelf" else "InnoDB"
+
+    engine_without_undo.cache_clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(connections["default"].introspection, "get_storage_engine", engine_of, raising=False)
+        yield
+    engine_without_undo.cache_clear()
+
+
+@pytest.fixture
 def token(transactional_db: None) -> str:
     """The `Authorization` header of a superuser, whom worker threads see too."""
     from mcp_django.testing import MCPClient

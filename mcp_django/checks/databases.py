@@ -1,19 +1,16 @@
 """System checks of databases, which connect to them: `check --database` runs them, and `migrate`."""
 
 from collections.abc import Collection, Iterator
-from typing import Any, Final
+from typing import Any
 
 from django.apps import apps
 from django.core.checks import CheckMessage
 from django.db import connections, models, router
 
 from ..conf import faults
-from ..context.databases import LocalTimes
+from ..context.databases import LocalTimes, engine_without_undo
 from .check_rules import problem
 from .declarations import all_sites
-
-# Engines of MySQL and MariaDB that commit each statement at once.
-WITHOUT_TRANSACTIONS: Final = frozenset({"MyISAM", "Aria", "MEMORY", "ARCHIVE", "CSV"})
 
 
 def run_checks(*, databases: Collection[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
@@ -62,18 +59,13 @@ def check_uuids(using: str) -> Iterator[CheckMessage]:
 def check_engines(using: str) -> Iterator[CheckMessage]:
     """Find tables of exposed models and of this app whose writes MySQL cannot undo."""
     connection = connections[using]
-    engine_of: Any = getattr(connection.introspection, "get_storage_engine", None)
-    if engine_of is None:
-        return
     tables = connection.introspection.table_names()
     exposed = [exposure.model for site in all_sites() for exposure in site.exposures.values()]
     for model in dict.fromkeys([*exposed, *apps.get_app_config("mcp_django").get_models()]):
         table = model._meta.db_table
         if table not in tables or router.db_for_write(model) != using:
             continue
-        with connection.cursor() as cursor:
-            engine = engine_of(cursor, table)
-        if engine in WITHOUT_TRANSACTIONS:
+        if engine := engine_without_undo(using, table):
             text = (
                 f"The table of {model._meta.label} has the engine {engine}: a write to it cannot be undone if it fails"
             )

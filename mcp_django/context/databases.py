@@ -63,6 +63,10 @@ def _written(model: type[Model], **hints: Any) -> str | None:
     return router.db_for_write(model, **hints) if is_there else None
 
 
+# Engines of MySQL and MariaDB that commit each statement at once.
+_WITHOUT_TRANSACTIONS: Final = frozenset({"MyISAM", "Aria", "MEMORY", "ARCHIVE", "CSV"})
+
+
 @contextmanager
 def writing(using: str, mode: Literal["IMMEDIATE", "EXCLUSIVE"] = "IMMEDIATE") -> Iterator[None]:
     """Begin a transaction on one of the ``DATABASES``, for writing; SQLite takes its lock at once, or waits for it.
@@ -101,6 +105,18 @@ def insert_new(connection: Any, table: str, columns: Sequence[str], key: str) ->
     begin = connection.ops.insert_statement(on_conflict=OnConflict.IGNORE)
     end = connection.ops.on_conflict_suffix_sql([], OnConflict.IGNORE, [], [])
     return f"{begin} {values} {end}".rstrip()
+
+
+@lru_cache(maxsize=1024)
+def engine_without_undo(using: str, table: str) -> str:
+    """Return the engine of a table of MySQL if it cannot undo a write that fails halfway, "" for all other tables."""
+    connection = connections[using]
+    engine_of: Any = getattr(connection.introspection, "get_storage_engine", None)
+    if engine_of is None:
+        return ""
+    with connection.cursor() as cursor:
+        engine = str(engine_of(cursor, table))
+    return engine if engine in _WITHOUT_TRANSACTIONS else ""
 
 
 def reads_snapshots(using: str) -> bool:

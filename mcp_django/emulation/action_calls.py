@@ -203,7 +203,7 @@ class ActionCall:
         if action.atomic:
             transaction_of_action = one_transaction(exposure.model, request, locks=not action.only_looks)
         target = page.target if page is not None else ""
-        with refusals(undone=action.atomic), transaction_of_action as aliases:
+        with refusals(undone=action.atomic, model=exposure.model), transaction_of_action as aliases:
             posting = changelist_request(self.model, entries)
             versions = recording(posting, exposure.model_admin)
             changes = RowChanges(self.model, rows) if action.is_logged and has_history(request) else None

@@ -75,7 +75,7 @@ class BulkWrite:
         exposure = self.exposure
         label = self.exposure.label
         request.go_to(exposure, "changelist")
-        with refusals(), one_transaction(exposure.model, request):
+        with refusals(model=exposure.model), one_transaction(exposure.model, request):
             selection = self._locked()
             rows = selection.rows
             deleting = Deleting(self.model, rows, self.tool)

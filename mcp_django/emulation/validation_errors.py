@@ -149,7 +149,7 @@ def _condition(needed: Collection[str], seen: Collection[str]) -> str:
 
 def write_refusals(model: ModelAccess) -> AbstractContextManager[None]:
     """Return a context that turns a database error into a validation error that names only visible fields."""
-    return refusals(partial(broken_constraint, model))
+    return refusals(partial(broken_constraint, model), model=model.exposure.model)
 
 
 def broken_constraint(model: ModelAccess, error: IntegrityError) -> str:

@@ -17,6 +17,7 @@ from django.http import Http404
 
 from ..context.confirmation import quoted
 from ..context.database_errors import Trouble, code_of, is_unfit
+from ..context.databases import engine_without_undo
 from ..context.questions import Answers
 from ..context.request import MCPRequest
 from ..exceptions import Cancelled, NotFound, NotPermitted, ToolError
@@ -64,12 +65,20 @@ def one_transaction(
 
 
 @contextmanager
-def refusals(explain: Callable[[IntegrityError], str] | None = None, *, undone: bool = True) -> Iterator[None]:
+def refusals(
+    explain: Callable[[IntegrityError], str] | None = None,
+    *,
+    undone: bool = True,
+    model: type[Model] | None = None,
+) -> Iterator[None]:
     """Turn the error of a write that Django or the database refuses into a ``ToolError`` without SQL.
 
     ``explain`` can describe a broken constraint; it returns "" if it cannot. ``undone`` says that a failed write leaves
-    nothing behind: if the database was busy, the same confirmation is then good for a second attempt.
+    nothing behind: if the database was busy, the same confirmation is then good for a second attempt. It is not so if
+    the table of the ``model`` has no transactions.
     """
+    if model is not None and engine_without_undo(router.db_for_write(model), model._meta.db_table):
+        undone = False
     outcome = "Nothing was changed" if undone else HALF_DONE
     try:
         yield

@@ -259,7 +259,7 @@ class DeleteRecord(WriteTool):
         exposure = model.exposure
         if many := self.bulk(model, given):
             return many.delete()
-        with refusals(), one_transaction(exposure.model, request):
+        with refusals(model=exposure.model), one_transaction(exposure.model, request):
             row = self.row_to_write(model, given)
             deleting = Deleting(model, [row], self.name)
 

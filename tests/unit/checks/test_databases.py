@@ -57,14 +57,7 @@ def test_columns_of_uuids_that_are_text_are_found(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.usefixtures("own_site")
-@pytest.mark.skipif(connection.vendor != "mysql", reason="other databases undo whatever fails")
-def test_tables_without_transactions_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert [*check_engines("default")] == []
-    monkeypatch.setattr(
-        connection.introspection,
-        "get_storage_engine",
-        lambda cursor, table: "MyISAM" if table == "testapp_shelf" else "InnoDB",
-    )
+def test_tables_without_transactions_are_found(monkeypatch: pytest.MonkeyPatch, shelves_cannot_undo: None) -> None:
     [message] = check_engines("default")
     assert (message.id, message.obj) == ("mcp_django.W168", Shelf)
     assert message.msg.endswith("has the engine MyISAM: a write to it cannot be undone if it fails halfway.")
@@ -74,6 +67,5 @@ def test_tables_without_transactions_are_found(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.usefixtures("own_site")
-@pytest.mark.skipif(connection.vendor == "mysql", reason="MySQL's tables have engines")
-def test_other_databases_have_no_engines() -> None:
+def test_tables_with_transactions_are_not_named() -> None:
     assert [*check_engines("default")] == []

@@ -132,3 +132,12 @@ def test_other_failures_pass():
         raise RuntimeError
     with pytest.raises(OperationalError), refusals():
         raise OperationalError(1054, "Unknown column")
+
+
+@pytest.mark.parametrize(("model", "outcome"), [(Book, "Nothing was changed"), (Shelf, "It stopped half-way")])
+def test_a_write_that_cannot_be_undone_does_not_say_that_nothing_was_changed(model, outcome, db, shelves_cannot_undo):
+    def fail():
+        with refusals(model=model):
+            raise IntegrityError
+
+    assert error_of(fail).startswith(outcome)
