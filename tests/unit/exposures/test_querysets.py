@@ -1,11 +1,12 @@
 """Managers that projects write: what they hide is hidden everywhere, and what they give can be filtered and paged."""
 
 import pytest
+from django.db import connection
 from django.db.models import Count, F, QuerySet, Window
 from django.db.models.functions import RowNumber
 
 from mcp_django import ModelExposure
-from mcp_django.exposures.querysets import among, filterable, gives_every_row, leaves_out_nothing
+from mcp_django.exposures.querysets import Keys, among, filterable, gives_every_row, leaves_out_nothing
 from mcp_django.tools.aggregate_records import AggregateRecords
 from mcp_django.tools.get_record import GetRecord
 from mcp_django.tools.query_records import QueryRecords
@@ -244,3 +245,11 @@ def test_a_filter_shows_no_row_that_a_window_leaves_out(items):
     assert sorted(largest.values_list("size", flat=True)) == [3, 4, 5]
     assert not largest.filter(size__lt=3).exists()
     assert not Item.every.filter(among(largest), size__lt=3).exists()
+
+
+def test_limited_keys_are_a_derived_table_on_mysql() -> None:
+    query = Keys.of(Item._default_manager.order_by("name")[:2]).query
+    sql, params = query.as_mysql(query.get_compiler("default"), connection)
+    assert sql.startswith("(SELECT * FROM (SELECT ")
+    assert sql.endswith(") mcp_keys)")
+    assert (len(params), "LIMIT 2" in sql) == (0, True)

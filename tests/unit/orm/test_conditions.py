@@ -9,6 +9,7 @@ from django.db import connection
 from django.db.models import F, Q
 
 from mcp_django import ToolError
+from mcp_django.context.databases import LocalTimes
 from mcp_django.orm.access import access_of
 from mcp_django.orm.columns import Column
 from mcp_django.orm.conditions import (
@@ -18,6 +19,7 @@ from mcp_django.orm.conditions import (
     Filter,
     Junction,
     check_patterns,
+    condition_hints,
     conditions_of,
     filtered,
     in_fixed_order,
@@ -205,3 +207,29 @@ def test_rows_of_either_of_two_queries_are_no_part_of_one() -> None:
 @pytest.mark.skipif(connection.vendor != "sqlite", reason="The server of the database matches the pattern.")
 def test_a_query_without_rows_matches_no_pattern() -> None:
     check_patterns(Film.objects.none(), ["(a+)+$"])
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("is_known", [True, False])
+def test_parts_of_times_are_those_of_a_zone_that_the_database_knows(
+    is_known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = access_of(request_of(make_superuser(), SITE))[SITE.exposures[Film]]
+    monkeypatch.setattr(LocalTimes, "are_known", is_known)
+    months = [condition("shown", "month", 1)]
+    if is_known:
+        assert not filtered(model, Film.objects.all(), months, [])
+    else:
+        with pytest.raises(ToolError, match="no tables of time zones"):
+            filtered(model, Film.objects.all(), months, [])
+
+
+@pytest.mark.parametrize("bounds", [None, (NOW, LATER)])
+def test_times_that_the_database_does_not_convert_are_told_where_conditions_compare_their_parts(
+    bounds: tuple[datetime, datetime] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LocalTimes, "bounds", bounds)
+    hints = [*condition_hints([condition("shown", "month", 1)], Film)]
+    assert len(hints) == (1 if bounds else 0)
+    assert not [*condition_hints([condition("rating", "gte", 1)], Film)]
+    assert all("before 2026-01-31 or from 2026-02-28 on" in hint for hint in hints)
