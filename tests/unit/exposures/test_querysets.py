@@ -249,6 +249,7 @@ def test_a_filter_shows_no_row_that_a_window_leaves_out(items):
 
 def test_limited_keys_are_a_derived_table_on_mysql() -> None:
     query = Keys.of(Item._default_manager.order_by("name")[:2]).query
+    query.subquery = True
     sql, params = query.as_mysql(query.get_compiler("default"), connection)
     assert sql.startswith("(SELECT * FROM (SELECT ")
     assert sql.endswith(") mcp_keys)")
