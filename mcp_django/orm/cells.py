@@ -1,7 +1,7 @@
 """The cells of a page: how the columns of each class are read with the rows, and how they become JSON."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any, Final, cast
@@ -114,13 +114,26 @@ class Cell:
         return [place if name else None for place, name in zip(places, values, strict=True)]
 
 
+def _at(rows: Iterable[Any], relations: Sequence[str]) -> Iterator[Any]:
+    """Yield for each row the row that relations to one lead to, None if there is none that the caller may see."""
+    for row in rows:
+        for name in relations:
+            try:
+                row = getattr(row, name) if row is not None else None
+            except ObjectDoesNotExist:
+                row = None
+        yield row
+
+
 class ReplacedCell(Cell):
     """A column whose attribute the project replaced."""
 
     __slots__ = ()
 
     def values(self, rows: "Rows") -> Sequence[Any]:
-        return [as_written(self.column.field, row) for row in rows.instances]
+        field = self.column.field
+        relations = self.column.path.split("__")[:-1]
+        return [None if row is None else as_written(field, row) for row in _at(rows.instances, relations)]
 
 
 class CompositeKeyCell(Cell):

@@ -10,6 +10,7 @@ from django.db import connection, models
 from django.db.models import QuerySet
 from django.db.models.query_utils import DeferredAttribute
 from django.test.utils import isolate_apps
+from django.utils import timezone
 
 from mcp_django.orm.column_values import as_written
 from mcp_django.orm.columns import is_replaced
@@ -22,7 +23,7 @@ from mcp_django.tools.query_records import QueryRecords
 from tests.factories import make_author, make_book, make_superuser
 from tests.oddapp.fields import Money
 from tests.oddapp.models import Page
-from tests.testapp.models import Author, Book
+from tests.testapp.models import Author, Book, Loan
 from tests.tool_calls import call, refusal, request_of, site_with
 
 pytestmark = pytest.mark.postgresql
@@ -164,6 +165,18 @@ def test_an_order_by_the_column_behind_it_loses_no_row() -> None:
         found += [row[-1] for row in page["rows"]]
         cursor = {"cursor": page.get("next_cursor")}
     assert found == list("01234")
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("shouted")
+def test_a_path_to_a_related_row_shows_what_its_attribute_gives() -> None:
+    loan = Loan.objects.create(book=make_book(), borrower="Ann", due=timezone.now())
+    Book.objects.update(title="Dune")
+    request = request_of(make_superuser(), site_with(Loan, fields=["borrower", "book__title"]))
+    page = call(QueryRecords(), request, model="testapp.loan", fields=["borrower", "book__title"])
+    assert page["rows"] == [[loan.pk, "Ann", "DUNE"]]
+    record = call(GetRecord(), request, model="testapp.loan", pk=loan.pk)
+    assert "DUNE" in str(record)
 
 
 @pytest.mark.django_db
