@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 
 from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, InterfaceError, connections, router, transaction
+from django.db.backends.signals import connection_created
 from django.db.models import Field, Model
 from django.db.models.constants import OnConflict
 from django.utils import timezone
@@ -265,6 +266,15 @@ def _numbered(using: str, table: str) -> frozenset[str]:
         return frozenset(name for name, type_, *_ in cursor.fetchall() if type_.lower().startswith(_NUMBERED))
 
 
+def _note_session(connection: Any, **kwargs: Any) -> None:
+    """Note the session of a new connection to MySQL, in its own thread: mysqlclient tells it to no other."""
+    if connection.vendor == "mysql":
+        connection.mcp_session = connection.connection.thread_id()
+
+
+connection_created.connect(_note_session)
+
+
 def stop_query(connection: Any, timeout: float) -> None:
     """Interrupt the query that runs on a connection of another thread; PostgreSQL gets ``timeout`` seconds for it.
 
@@ -280,6 +290,12 @@ def stop_query(connection: Any, timeout: float) -> None:
     elif hasattr(raw, "cancel"):
         raw.cancel()
     elif connection.vendor == "mysql":
-        # MySQL takes the request over another connection.
+        # MySQL takes the request over another connection. One that was opened before this module was read has no note.
+        session = getattr(connection, "mcp_session", None) or raw.thread_id()
         with closing(connection.copy()) as other, other.cursor() as cursor:
-            cursor.execute("KILL QUERY %s", [raw.thread_id()])
+            cursor.execute("KILL QUERY %s", [session])
+
+
+def stops_in_silence(connection: Any) -> bool:
+    """Return whether a query that was stopped may give a result in place of an error: MySQL's functions give 0."""
+    return bool(connection.vendor == "mysql")

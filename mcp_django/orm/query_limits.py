@@ -17,7 +17,7 @@ from django.db import DatabaseError, InterfaceError, connections, transaction
 from ..conf import settings
 from ..context.call_record import CallRecord
 from ..context.database_errors import Trouble
-from ..context.databases import LockWait, stop_query, writing
+from ..context.databases import LockWait, stop_query, stops_in_silence, writing
 from ..exceptions import ToolError
 
 logger = logging.getLogger("mcp_django.tools")
@@ -67,6 +67,8 @@ class _TimeLimit:
                 pass
             if isinstance(raised, DatabaseError):
                 raise ToolError(TOO_SLOW) from None
+            if raised is None and any(map(stops_in_silence, self.connections)):
+                raise ToolError(TOO_SLOW)
         if isinstance(raised, DatabaseError) and Trouble.of(raised) is Trouble.TOO_LONG:
             # The database has a limit of its own.
             raise ToolError(TOO_SLOW) from None

@@ -3,8 +3,8 @@
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from types import ModuleType
+from contextlib import contextmanager, nullcontext
+from types import ModuleType, SimpleNamespace
 from typing import Any, Final
 
 import pytest
@@ -14,6 +14,7 @@ from django.db.models import QuerySet
 from django.db.models.expressions import RawSQL
 
 from mcp_django import ModelExposure, ToolError
+from mcp_django.context.databases import stop_query
 from mcp_django.context.request import MCPRequest
 from mcp_django.orm import query_limits
 from mcp_django.orm.aggregates.functions import _Collected
@@ -337,3 +338,38 @@ def noting_lock_timeouts(question: str, seen: list[Any]) -> Any:
         return execute(sql, params, many, context)
 
     return note
+
+
+class Session:
+    """A connection to MySQL by mysqlclient, which answers no other thread; it notes what it runs."""
+
+    vendor = "mysql"
+    mcp_session = 7
+
+    def __init__(self) -> None:
+        self.ran: list[Any] = []
+        self.connection = SimpleNamespace(thread_id=self.refuse)
+
+    def refuse(self) -> int:
+        raise DatabaseError("This connection is already in use from another thread.")
+
+    def copy(self) -> Any:
+        return SimpleNamespace(cursor=lambda: nullcontext(self), close=lambda: self.ran.append("closed"))
+
+    def execute(self, *statement: Any) -> None:
+        self.ran.append(statement)
+
+
+def test_a_query_on_mysql_is_stopped_by_the_session_that_its_connection_began() -> None:
+    session = Session()
+    stop_query(session, 1)
+    assert session.ran == [("KILL QUERY %s", [7]), "closed"]
+
+
+def test_a_result_of_mysql_that_was_stopped_is_refused_although_there_is_no_error(
+    db: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(query_limits, "stops_in_silence", lambda connection: True)
+    limit = query_limits._TimeLimit(100)
+    with pytest.raises(ToolError, match="took too long"), limit:
+        limit.is_over = True
