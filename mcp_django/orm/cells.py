@@ -1,9 +1,10 @@
 """The cells of a page: how the columns of each class are read with the rows, and how they become JSON."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
+from operator import attrgetter
 from typing import Any, Final, cast
 
 import orjson
@@ -27,7 +28,7 @@ from .labels import MAX_LABEL, MAX_RELATED, generic_paths, generic_values, label
 from .pagination import key_names
 from .prefetch import each_row, learn
 from .serializer_columns import represented
-from .undecodable_values import UNDECODABLE
+from .undecodable_values import UNDECODABLE, is_undecodable
 from .uris import Address
 
 logger = logging.getLogger("mcp_django")
@@ -114,15 +115,29 @@ class Cell:
         return [place if name else None for place, name in zip(places, values, strict=True)]
 
 
-def _at(rows: Iterable[Any], relations: Sequence[str]) -> Iterator[Any]:
-    """Yield for each row the row that relations to one lead to, None if there is none that the caller may see."""
-    for row in rows:
-        for name in relations:
+@lru_cache(maxsize=4096)
+def path_reader(path: str) -> Callable[[Any], Any]:
+    """Return a function that reads an attribute of a row, or of a related row, such as ``author__name``.
+
+    It gives None where there is no such row, and :data:`UNDECODABLE` where that row cannot be read.
+    """
+    if "__" not in path:
+        return attrgetter(path)
+    names = path.split("__")
+
+    def follow(row: Any) -> Any:
+        for name in names:
             try:
                 row = getattr(row, name) if row is not None else None
             except ObjectDoesNotExist:
-                row = None
-        yield row
+                return None
+            except Exception as error:
+                if not is_undecodable(error):
+                    raise
+                return UNDECODABLE
+        return row
+
+    return follow
 
 
 class ReplacedCell(Cell):
@@ -132,8 +147,11 @@ class ReplacedCell(Cell):
 
     def values(self, rows: "Rows") -> Sequence[Any]:
         field = self.column.field
-        relations = self.column.path.split("__")[:-1]
-        return [None if row is None else as_written(field, row) for row in _at(rows.instances, relations)]
+        relations, _, _ = self.column.path.rpartition("__")
+        if not relations:
+            return [as_written(field, row) for row in rows.instances]
+        related = map(path_reader(relations), rows.instances)
+        return [row if row is None or row is UNDECODABLE else as_written(field, row) for row in related]
 
 
 class CompositeKeyCell(Cell):

@@ -5,21 +5,19 @@ the filters is the same for all values, otherwise by SQL compiled for this call.
 exposure with its own serializer, is read as instances.
 """
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, islice
-from operator import attrgetter
 from typing import Any, Final
 
-from django.core.exceptions import ObjectDoesNotExist
 from django.db.models import Model, QuerySet
 
 from ..exceptions import NotFound, ToolError, Unreadable
 from ..runtime.failing_hooks import call_hook
 from ..schema.secrets import is_sensitive
 from .access import ModelAccess, has_key
-from .cells import SERIALIZER, Columns, Page, Rows, layout_of
+from .cells import SERIALIZER, Columns, Page, Rows, layout_of, path_reader
 from .columns import Column, SerializedColumn
 from .compiled_queries import (
     CompiledQuery,
@@ -37,7 +35,7 @@ from .labels import (
 )
 from .pagination import REPEATED, CompiledPage, PageQuery
 from .prefetch import learned
-from .undecodable_values import UNDECODABLE, is_undecodable, salvaged_rows
+from .undecodable_values import is_undecodable, salvaged_rows
 
 # Maximum number of joins for labels, because databases limit the tables of one query. Further labels cost queries.
 MAX_JOINS: Final = 20
@@ -156,7 +154,7 @@ def read_instances(query: PageQuery) -> Page:
     """Read a page as instances, whatever its columns."""
     plan = InstancePlan(query)
     instances = plan.read()
-    read: Columns = [list(map(_getter(path), instances)) for path in plan.layout.paths]
+    read: Columns = [list(map(path_reader(path), instances)) for path in plan.layout.paths]
     return Rows(query.model, plan.layout, read, instances, query.limit).page()
 
 
@@ -177,7 +175,7 @@ def show_rows(
         paths = [joined_label(model.request, column) if column.is_foreign_key else None for column in columns]
         joins = [path if path in known else None for path in paths]
     layout = layout_of(model.exposure, columns, (), tuple(joins), text_limit)
-    read: Columns = [[known[path]] if path in known else list(map(_getter(path), rows)) for path in layout.paths]
+    read: Columns = [[known[path]] if path in known else list(map(path_reader(path), rows)) for path in layout.paths]
     return Rows(model, layout, read, rows, len(rows)).page()
 
 
@@ -301,27 +299,6 @@ class InstancePlan:
                 keys = list(rows.values_list("pk", flat=True))
                 rows = self.query.with_values(self.queryset).filter(pk__in=keys).order_by(*order)
             yield self.load(rows)
-
-
-@lru_cache(maxsize=4096)
-def _getter(path: str) -> Callable[[Any], Any]:
-    if "__" not in path:
-        return attrgetter(path)
-    names = path.split("__")
-
-    def follow(row: Any) -> Any:
-        for name in names:
-            try:
-                row = getattr(row, name) if row is not None else None
-            except ObjectDoesNotExist:
-                return None
-            except Exception as error:
-                if not is_undecodable(error):
-                    raise
-                return UNDECODABLE
-        return row
-
-    return follow
 
 
 # One row
