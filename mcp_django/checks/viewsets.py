@@ -47,13 +47,7 @@ def _unnamed_fields_of_route(route: Any) -> list[str]:
 
 def _serializer_class(route: Any) -> Any:
     """Return the serializer class of a route as far as it is known without a request, None for none."""
-    initkwargs = route.callback.initkwargs
-    view = route.viewset(**initkwargs)
-    view.args = ()
-    view.kwargs = {}
-    view.request = None
-    view.action = route.action
-    view.format_kwarg = None
+    view = route.view_without_request()
     try:
         return view.get_serializer_class()
     except Exception:

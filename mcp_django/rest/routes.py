@@ -75,6 +75,16 @@ class Route:
         """The method of the ViewSet class to which this route leads."""
         return getattr(self.viewset, self.action)
 
+    def view_without_request(self) -> Any:
+        """Return the view of the action as REST framework makes it, before there is a request."""
+        view = self.viewset(**self.callback.initkwargs)
+        view.args = ()
+        view.kwargs = {}
+        view.request = None
+        view.action = self.action
+        view.format_kwarg = None
+        return view
+
     @cached_property
     def name(self) -> str:
         """The name of its tool, such as ``list_orders``."""

@@ -171,12 +171,7 @@ def resources_of(tool: ViewSetTool) -> Iterator[FunctionResource]:
     # The names of the query parameters that do not depend on the caller.
     query: list[str] = []
     if route.action == "list":
-        view = route.viewset(**route.callback.initkwargs)
-        view.args = ()
-        view.kwargs = {}
-        view.request = None
-        view.action = route.action
-        view.format_kwarg = None
+        view = route.view_without_request()
         try:
             schemas = query_parameters(route, view)
             query = [name for name in schemas if NAME.fullmatch(name) and not iskeyword(name)]
