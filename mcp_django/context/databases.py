@@ -120,6 +120,11 @@ def engine_without_undo(using: str, table: str) -> str:
     return engine if engine in _WITHOUT_TRANSACTIONS else ""
 
 
+def ranks_rows(using: str) -> bool:
+    """Return whether the database has window functions, but no aggregate functions by an order."""
+    return connections[using].vendor == "mysql"
+
+
 def reads_snapshots(using: str) -> bool:
     """Return whether a plain read may see an older state than a query that locks rows: MySQL's does, in a transaction
     that has read before, unless its isolation is READ COMMITTED (which Django sets)."""

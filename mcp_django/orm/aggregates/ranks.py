@@ -7,7 +7,7 @@ aggregate function then puts that together by groups: the sum for a percentile, 
 from collections.abc import Mapping
 from typing import Any, Final
 
-from django.db import NotSupportedError, connections
+from django.db import NotSupportedError
 from django.db.models import (
     Case,
     CompositePrimaryKey,
@@ -26,15 +26,11 @@ from django.db.models.expressions import Combinable, OrderBy
 from django.db.models.functions import Abs, Greatest, RowNumber
 from django.db.models.lookups import Exact, IsNull
 
+from ...context.databases import ranks_rows
 from ..arithmetic import Scaled
 
 KEY: Final = "mcp_key"
 PART: Final = "mcp_part"
-
-
-def ranks_rows(using: str) -> bool:
-    """Return whether the database has window functions, but no aggregate functions by an order."""
-    return connections[using].vendor == "mysql"
 
 
 def as_computed(function: Any, rows: QuerySet[Any], groups: Mapping[str, Any]) -> Any:
