@@ -34,6 +34,7 @@ functions
 exposures
 orm
 emulation
+differences
 tools
 resources
 rest
