@@ -1,7 +1,6 @@
 """Saving a row with values that a caller gave: through the form of the admin's page, or the exposure's serializer."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from copy import copy
 from functools import partial
 from types import MappingProxyType
@@ -21,7 +20,6 @@ from ..context.request import MCPRequest
 from ..exceptions import ToolError
 from ..orm.access import ModelAccess
 from ..orm.columns import Column
-from ..orm.database_writes import one_transaction
 from ..orm.labels import label_of
 from ..orm.nearest_names import Misnamed
 from ..orm.row_finder import RowFinder
@@ -38,7 +36,7 @@ from .shown_pages import ShownPage
 from .standing_inlines import can_all_stay
 from .uploaded_files import read_file_value
 from .uploads import OPENED, uploads_taken
-from .validation_errors import HIDDEN_ERROR, duplicate_note, error_lines, row_error, write_refusals
+from .validation_errors import HIDDEN_ERROR, duplicate_note, error_lines, row_error
 
 NOT_SAVED: Final = "Nothing was saved:"
 NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
@@ -55,13 +53,6 @@ class RowPage(ShownPage):
         """Return what saves these values in the row: through the exposure's serializer if it has one, else the page."""
         kind = PageSaving if self.exposure.serializer_class is None else SerializerSaving
         return kind(self.model, self.obj, values, tool)
-
-    @staticmethod
-    @contextmanager
-    def transaction(model: ModelAccess) -> Iterator[None]:
-        """Save rows in one transaction: what the database refuses becomes an error that names only visible fields."""
-        with write_refusals(model), one_transaction(model.exposure.model, model.request):
-            yield
 
     def nameable(self) -> set[str]:
         """Return the fields that a caller can name when saving a row: readable ones, form-only ones, and many-to-many

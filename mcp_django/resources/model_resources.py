@@ -19,6 +19,7 @@ from django.core.files.utils import validate_file_name
 from ..conf import settings
 from ..context.request import MCPRequest
 from ..context.tickets import Ticket
+from ..emulation.record import Record
 from ..exceptions import NotFound, ToolError
 from ..orm.access import ModelAccess, access_of
 from ..orm.pagination import Cursor
@@ -29,7 +30,6 @@ from ..protocol.errors import InvalidParams
 from ..tools.model_description import Description
 from ..tools.own_texts import OwnText
 from ..tools.query_records import RecordCall
-from ..tools.record import Record
 from .completions import ModelTemplate
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from django.db.models import Model
 
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
+from ..emulation.record import Record
 from ..exceptions import NotFound, ToolError
 from ..exposures.model_exposure import ModelExposure
 from ..orm.access import ModelAccess, access_of
@@ -25,7 +26,6 @@ from ..orm.uris import Address
 from .base import RecordTool
 from .get_record import find_row_by_uri
 from .model_search import found_models, stem, telling_words
-from .record import Record
 
 # Maximum number of models that one call searches, of rows from one model, and of rows in a result.
 MAX_MODELS: Final = 20

@@ -8,6 +8,7 @@ from typing import Any
 from ..context.request import MCPRequest
 from ..context.tickets import Ticket
 from ..context.tool_results import ToolResult
+from ..emulation.record import Record
 from ..exceptions import NotFound, ToolError
 from ..orm.access import ModelAccess, access_of
 from ..orm.row_finder import RowFinder
@@ -21,7 +22,6 @@ from ..schema.value_types import KEY
 from .base import RecordTool
 from .own_texts import OwnText
 from .query_records import NAMES
-from .record import Record
 
 
 class GetRecord(RecordTool):

@@ -11,6 +11,7 @@ from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 from rest_framework import serializers
 
+from mcp_django.emulation.record import Record
 from mcp_django.emulation.shown_pages import CHANGED
 from mcp_django.exceptions import ToolError
 from mcp_django.orm.access import access_of
@@ -18,7 +19,6 @@ from mcp_django.orm.column_values import pk_text
 from mcp_django.orm.row_finder import RowFinder
 from mcp_django.orm.row_reading import FoundRow
 from mcp_django.tools.get_record import GetRecord
-from mcp_django.tools.record import Record
 from mcp_django.tools.write_tools import DeleteRecord, UpdateRecord
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.fieldapp.models import Restaurant, Seat

@@ -9,10 +9,10 @@ from django.test import override_settings
 
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
+from mcp_django.emulation.record import Record
 from mcp_django.orm.access import access_of
 from mcp_django.orm.row_finder import RowFinder
 from mcp_django.tools.get_record import GetRecord
-from mcp_django.tools.record import Record
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.library import reader, site_with
 from tests.testapp.models import Author, Book, Profile, Shelf, Tag

@@ -8,7 +8,6 @@ import orjson
 from django.db.models import Model
 
 from ..conf import settings
-from ..emulation.saving import RowPage
 from ..orm.access import ModelAccess
 from ..orm.column_values import plain_key
 from ..orm.columns import Column
@@ -21,6 +20,7 @@ from ..orm.suggestions import with_field
 from ..orm.tool_arguments import Arguments
 from ..orm.uris import Address
 from ..schema.secrets import clean_text
+from .saving import RowPage
 
 MAX_RELATIONS: Final = 10
 DEFAULT_RELATED: Final = 5

@@ -1,0 +1,270 @@
+"""Writes of one row: created, updated or deleted as the admin does it, in steps that a call runs one after the other.
+
+A write is first prepared: its row is locked and the caller's permission is checked. Then it is performed, in the same
+transaction. In between, the call can ask whether to go on.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import Any, ClassVar, Final, Literal
+
+from django.db import connections, router, transaction
+from django.db.models import Model
+
+from ..conf import settings
+from ..context.confirmation import quoted
+from ..context.databases import reads_snapshots
+from ..emulation.deleting import Deleting
+from ..emulation.record import Record
+from ..emulation.saving import NOT_SAVED, RowPage, Saving
+from ..emulation.validation_errors import write_refusals
+from ..exceptions import NotFound, NotPermitted, ToolError, Unreadable
+from ..orm.access import ModelAccess
+from ..orm.column_values import pk_text, render
+from ..orm.database_writes import refusals
+from ..orm.labels import label_of
+from ..orm.row_finder import RowFinder
+from ..orm.row_reading import FoundRow
+
+Permission = Literal["add", "change", "delete"]
+
+UNSTORED: Final = "The project has stored no row of this model. It may have stored something else instead."
+GONE: Final = "It was saved, but is not among the rows that you can see."
+
+
+class Write:
+    """One write of rows of a model for a tool.
+
+    ``asks`` says that the write has to be confirmed. Once it is prepared, ``message`` is what is asked in one sentence,
+    ``question`` the same with the rows that it is about, ``shown`` has members of its preview, and ``affected`` the rows
+    that are bound to the confirmation. With ``asks_again`` a wrong token gives a new preview, no error. ``messages`` are
+    those of the project's hooks. ``done`` names the member of a result that says that the write was done.
+    """
+
+    permission: ClassVar[Permission]
+    done: ClassVar[str]
+    asks = False
+    asks_again = True
+    message = ""
+    question = ""
+    shown: Mapping[str, Any] = {}
+    affected: Iterable[Any] = ()
+
+    def __init__(self, model: ModelAccess, tool: str) -> None:
+        self.model = model
+        self.request = model.request
+        self.exposure = model.exposure
+        self.tool = tool
+        self.messages: list[dict[str, str]] = []
+
+    def refusals(self) -> AbstractContextManager[None]:
+        """Return the context in which what the database refuses becomes an error for the caller."""
+        return write_refusals(self.model)
+
+    @property
+    def bound(self) -> Mapping[str, Any]:
+        """The arguments that a confirmed call must repeat."""
+        return {"model": self.exposure.label}
+
+    def prepare(self) -> None:
+        """Lock the rows, and check that the caller may write them; call it in the transaction of the write."""
+
+    def perform(self) -> dict[str, Any]:
+        """Write the rows, and return the members of the result."""
+        raise NotImplementedError
+
+    def allows(self, *obj: Model) -> bool:
+        """Return whether the caller has the permission for the model, or for this row."""
+        return self.model.may_row(self.permission, *obj)
+
+    def check_allowed(self, *obj: Model) -> None:
+        """Raise ``ToolError`` unless the caller has the permission."""
+        if not self.allows(*obj):
+            what = f"{'this row' if obj else 'rows'} of {self.exposure.label}"
+            raise NotPermitted(f"You may view but not {self.permission} {what}. Nothing was changed.")
+
+    def said(self) -> dict[str, Any]:
+        """Return what the project's hooks tell the user, as a member of the result."""
+        messages = list({tuple(message.items()): message for message in self.messages}.values())
+        return {"messages": messages} if messages else {}
+
+
+class RefusedRows:
+    """Collects why rows of one write are refused, so that an error can tell several rows at once."""
+
+    # Number of refused rows after which no others are tried, and maximum characters of the reason for each.
+    MAX_REFUSED: ClassVar = 5
+    MAX_REASON: ClassVar = 200
+
+    def __init__(self, model: ModelAccess) -> None:
+        self.model = model
+        self.reasons: dict[str, list[str]] = {}
+
+    @contextmanager
+    def row(self, label: str, using: str) -> Iterator[None]:
+        """Write one row in a savepoint: if it is refused, the others can still be tried."""
+        try:
+            with write_refusals(self.model), transaction.atomic(using=using):
+                yield
+        except ToolError as error:
+            reason = " ".join(error.message.removeprefix(NOT_SAVED).split())[: self.MAX_REASON]
+            self.reasons.setdefault(reason, []).append(label)
+
+    @property
+    def are_enough(self) -> bool:
+        """Whether so many rows are refused that others need not be tried."""
+        return sum(map(len, self.reasons.values())) >= self.MAX_REFUSED
+
+    def check(self) -> None:
+        """Raise ``ToolError`` if a row is refused."""
+        if self.reasons:
+            lines = [f"{', '.join(labels)}: {reason}" for reason, labels in self.reasons.items()]
+            label = self.model.exposure.label
+            raise ToolError("\n".join([f"Nothing was saved, because rows of {label} are refused.", *lines]))
+
+
+class RowSaving(Write):
+    """Saves one row with the values of a caller, and returns what the caller sees of it.
+
+    ``row`` is None before a row is created.
+    """
+
+    row: Any = None
+
+    def __init__(self, model: ModelAccess, tool: str, values: Mapping[str, Any]) -> None:
+        super().__init__(model, tool)
+        self.values = values
+
+    @property
+    def bound(self) -> Mapping[str, Any]:
+        return {"model": self.exposure.label, "values": self.values}
+
+    def perform(self) -> dict[str, Any]:
+        saving = RowPage(self.model, self.row).saving(self.values, self.tool)
+        before = dict(vars(self.row)) if self.row is not None else None
+        saved, changed = saving.save()
+        self.row = saved
+        self.messages += saving.messages
+        return self._result(saving, before, changed)
+
+    def _result(self, saving: Saving, before: Mapping[str, Any] | None, changed: list[str]) -> dict[str, Any]:
+        """Return what the caller sees now: of a new row what was given and set, and of an updated row what the caller
+        named and what hooks have changed."""
+        exposure = self.exposure
+        row = self.row
+        head: dict[str, Any] = {self.done: True, "changed": changed, **self.said()}
+        if row.pk is None:
+            return {**head, self.done: False, "model": exposure.label, "note": UNSTORED}
+        self.request.go_to(exposure, "change", row.pk)
+        try:
+            # Read the row again as the caller sees it, with the annotations of the queryset.
+            found = FoundRow.find(self.model, pk_text(row.pk))
+        except NotFound:
+            return {**head, "model": exposure.label, "pk": render(row.pk), "note": GONE}
+        # Cut long texts: the caller knows those that it wrote, and can read others with get_record.
+        record = Record(self.model, found.row, found.labels, text_limit=settings.TEXT_CHARS)
+        if before is None:
+            return {**head, **record.full(inlines=saving.values)}
+        return {**head, **record.changed(before, {*saving.values, *changed})}
+
+
+class RowCreation(RowSaving):
+    """Creates a row as on the admin's add page."""
+
+    permission = "add"
+    done = "created"
+
+    def prepare(self) -> None:
+        self.request.go_to(self.exposure, "add")
+        self.check_allowed()
+
+
+class OneRow(Write):
+    """A write of one row that is there: locks it, and checks the permission and its version."""
+
+    row: Any = None
+
+    def __init__(self, model: ModelAccess, tool: str, pk: Any, version: Any = None, *more: Any) -> None:
+        super().__init__(model, tool, *more)
+        self.pk = pk
+        self.version = version
+
+    def prepare(self) -> None:
+        pk = self.model.bare_pk(self.pk)
+        self.request.go_to(self.exposure, self.permission, pk)
+        try:
+            self.row = self._locked(pk)
+        except NotFound:
+            pk = RowFinder(self.model).key(pk, RowFinder.NOT_FOUND)
+            self.request.go_to(self.exposure, self.permission, pk)
+            self.row = self._locked(pk)
+        self.check_allowed(self.row)
+        RowPage(self.model, self.row).check_version(self.version)
+
+    def _locked(self, pk: Any) -> Model:
+        """Return the row to write, locked if the database can lock rows: by one query where all rows of the table may
+        be written, or else by a query that locks between two that read."""
+        model = self.model
+        exposure = self.exposure
+        using = router.db_for_write(exposure.model)
+        is_plain = exposure.options.has_every_row and not exposure.opts.parents and not router.routers
+        if is_plain and connections[using].features.has_select_for_update:
+            with suppress(Unreadable):
+                return model.get_row(pk, lock=True)
+        row = FoundRow.whole(model, pk).row
+        using = router.db_for_write(exposure.model, instance=row)
+        if connections[using].features.has_select_for_update:
+            rows = exposure.model._base_manager.using(using).filter(pk=row.pk)
+            list(rows.select_for_update().values_list("pk"))
+            try:
+                if reads_snapshots(using):
+                    with suppress(Unreadable):
+                        return model.get_row(pk, lock=True)
+                row = FoundRow.whole(model, pk).row
+            except NotFound:
+                raise ToolError(RowFinder.NOT_FOUND) from None
+        return row
+
+
+class RowUpdate(OneRow, RowSaving):
+    """Updates a row as on the admin's change page; fields that are not named stay as they are."""
+
+    permission = "change"
+    done = "updated"
+
+
+class RowDeletion(OneRow):
+    """Deletes a row, and what depends on it, as the admin does."""
+
+    permission = "delete"
+    done = "deleted"
+    asks = True
+    asks_again = False
+
+    def refusals(self) -> AbstractContextManager[None]:
+        return refusals(model=self.exposure.model)
+
+    @property
+    def bound(self) -> Mapping[str, Any]:
+        return {"model": self.exposure.label, "pk": pk_text(self.row.pk)}
+
+    def prepare(self) -> None:
+        super().prepare()
+        exposure = self.exposure
+        self.deleting = deleting = Deleting(self.model, [self.row], self.tool)
+        self.affected = deleting.affected
+        label = label_of(exposure, self.row)
+        total = len(deleting.affected)
+        self.shown = {
+            "model": exposure.label,
+            "pk": render(self.row.pk),
+            "label": label,
+            "deletes": deleting.counts,
+        }
+        self.message = deleting.warning(f"{total} object{'s' if total != 1 else ''}")
+        named = f"{exposure.label} {quoted(self.shown['pk'])}: {quoted(label)}"
+        self.question = f"{self.message} With all that goes with it: {deleting.goes}.\n\n{named}"
+
+    def perform(self) -> dict[str, Any]:
+        self.messages += self.deleting.delete_one()
+        return {"deleted": True, **self.shown, **self.said()}
