@@ -36,9 +36,10 @@ class Write:
     """One write of rows of a model for a tool.
 
     ``asks`` says that the write has to be confirmed. Once it is prepared, ``message`` is what is asked in one sentence,
-    ``question`` the same with the rows that it is about, ``shown`` has members of its preview, and ``affected`` the rows
-    that are bound to the confirmation. With ``asks_again`` a wrong token gives a new preview, no error. ``messages`` are
-    those of the project's hooks. ``done`` names the member of a result that says that the write was done.
+    ``question`` the same with the rows that it is about, ``shown`` has members of its preview, and ``affected`` the
+    rows that are bound to the confirmation. With ``asks_again`` a wrong token gives a new preview, no error.
+    ``messages`` are those of the project's hooks. ``done`` names the member of a result that says that the write was
+    done.
     """
 
     permission: ClassVar[Permission]
