@@ -339,6 +339,79 @@ class CallEntry(models.Model):
         return f"{self.method} {self.tool}".strip()
 
 
+class Change(models.Model):
+    """What one write of the app's own tools did, or one that waits for a person's yes; people say "change 42".
+
+    Users, clients and tokens keep the keys and names that they had then: like the log of calls, it has no foreign keys.
+    The binary columns are sealed texts, which only :mod:`mcp_django.differences.kept_changes` opens.
+    """
+
+    class State(models.TextChoices):
+        """How a change stands: it waits for a yes, runs, has an end, or was taken back."""
+
+        WAITING = "waiting"
+        RUNNING = "running"
+        DONE = "done"
+        REFUSED = "refused"
+        WITHDRAWN = "withdrawn"
+        EXPIRED = "expired"
+        FAILED = "failed"
+        UNKNOWN = "unknown"
+        UNDONE = "undone"
+
+    id = models.BigAutoField(primary_key=True)
+    state = models.CharField(max_length=9, choices=State.choices)
+    time = models.DateTimeField(db_index=True, help_text="When it was done, or asked for.")
+    decided = models.DateTimeField(null=True, help_text="When a person decided, or when it was taken back.")
+    expires = models.DateTimeField(null=True, help_text="Until when it can be decided, or be taken back.")
+    user = models.CharField(max_length=64, blank=True, help_text="Their primary key as text.")
+    username = models.CharField(max_length=100, blank=True)
+    client_id = models.CharField(max_length=255, blank=True)
+    client_name = models.CharField(max_length=100, blank=True)
+    token = models.CharField(max_length=64, blank=True, help_text="The SHA-256 of the access token.")
+    session = models.CharField(max_length=32, blank=True, help_text="The conversation, as in the log of calls.")
+    call = models.CharField(max_length=32, blank=True, help_text="The call, as in the log of calls.")
+    site = models.CharField(max_length=100, blank=True)
+    resource = models.CharField(max_length=255, blank=True, help_text="The URL of the endpoint.")
+    tool = models.CharField(max_length=100, blank=True)
+    model = models.CharField(max_length=200, blank=True, help_text="The label of the first row's model.")
+    labels = models.TextField(blank=True, help_text="The labels of all models that the caller was shown.")
+    rows = models.PositiveIntegerField(default=0)
+    summary = models.CharField(max_length=160, blank=True, help_text="One sentence, of what the caller may see.")
+    using = models.CharField(max_length=100, blank=True, help_text="The alias of the database with the rows.")
+    cannot_undo = models.CharField(max_length=200, blank=True, help_text="Why it cannot be taken back.")
+    undoes = models.ForeignKey(
+        "self",
+        null=True,
+        db_index=False,
+        db_constraint=False,
+        on_delete=models.DO_NOTHING,
+        related_name="+",
+        help_text="The change that this one took back; it may be deleted by now.",
+    )
+    digest = models.CharField(max_length=64, blank=True, help_text="The digest of the call, for its repetitions.")
+    by = models.CharField(max_length=100, blank=True, help_text="Who decided.")
+    outcome = models.CharField(max_length=200, blank=True, help_text="How it ended, in words.")
+    shown = models.BinaryField(default=b"", help_text="The difference as the caller may see it.")
+    footprint = models.BinaryField(default=b"", help_text="The rows before and after, to take it back.")
+    kept = models.BinaryField(default=b"", help_text="The call that waits, with all that it needs to run.")
+    result = models.BinaryField(default=b"", help_text="The result, for repetitions of the call.")
+
+    class Meta:
+        default_permissions = ("view",)
+        permissions: ClassVar = [("undo_change", "Can take back changes of others")]
+        indexes: ClassVar = [
+            models.Index(fields=["user", "time"], name="mcp_change_user"),
+            models.Index(fields=["client_id", "time"], name="mcp_change_client_id"),
+            PartialIndex(fields=["call"], name="mcp_change_call", where=models.Q(call__gt="")),
+            PartialIndex(fields=["digest", "state"], name="mcp_change_digest", where=models.Q(digest__gt="")),
+            PartialIndex(fields=["expires"], name="mcp_change_expires", where=models.Q(state="waiting")),
+        ]
+
+    def __str__(self) -> str:
+        return f"change {self.pk}"
+
+
 class Switch(models.Model):
     """What is off for callers, from when to when, and the reason that they are told.
 

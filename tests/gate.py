@@ -108,10 +108,10 @@ ROWS: Final[Mapping[str, Mapping[str, int]]] = {
     "A viewset of the project: REST framework reads its rows.": {"rest/parameters.py": 1},
 }
 SQL: Final[Mapping[str, Mapping[str, int]]] = {
-    "Runs what Django's compiler wrote.": {"orm/compiled_queries.py": 2},
+    "Runs what Django's compiler wrote.": {"orm/compiled_queries.py": 3},
     "Recognises raw SQL of the project.": {"orm/computed_columns.py": 1},
     "Asks the database for a function, or sets its time limits.": {
-        "context/databases.py": 7,
+        "context/databases.py": 8,
         "orm/trigram_search.py": 1,
     },
     "Asks MySQL for types of columns, and sets its session for a statement.": {"context/stored_columns.py": 3},

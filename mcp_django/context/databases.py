@@ -108,6 +108,21 @@ def insert_new(connection: Any, table: str, columns: Sequence[str], key: str) ->
     return f"{begin} {values} {end}".rstrip()
 
 
+@lru_cache(maxsize=64)
+def has_short_characters(using: str, table: str) -> bool:
+    """Return whether a table of MySQL was made for characters of at most three bytes, so that it takes no emoji."""
+    connection = connections[using]
+    if connection.vendor != "mysql":
+        return False
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT table_collation FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = %s",
+            [table],
+        )
+        found = cursor.fetchone()
+    return found is not None and not str(found[0]).startswith("utf8mb4")
+
+
 @lru_cache(maxsize=1024)
 def engine_without_undo(using: str, table: str) -> str:
     """Return the engine of a table of MySQL if it cannot undo a write that fails halfway, "" for all other tables."""

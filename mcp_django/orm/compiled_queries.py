@@ -259,6 +259,17 @@ class CompiledQuery:
             cursor.execute(self.sql, self._bound(values))
             return int(cursor.rowcount)
 
+    def insert(self, using: str, values: Sequence[Any]) -> int:
+        """Run an ``INSERT`` of one row, and return the number that the database gave it as its key."""
+        assert self.sql is not None
+        connection: Any = connections[using]
+        with connection.cursor() as cursor:
+            cursor.execute(self.sql, self._bound(values))
+            # The drivers of PostgreSQL know no last row: there, the statement returns the key.
+            if connection.vendor == "postgresql":
+                return int(cursor.fetchone()[0])
+            return int(cursor.lastrowid)
+
     def _bound(self, values: Sequence[Any]) -> list[Any] | dict[str, Any]:
         params = [values[param] if type(param) is Slot else param for param in self.params]
         if self.names is None:

@@ -4,7 +4,7 @@ Their queries are compiled once, as far as compiled queries are on. Changing the
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from django.db import connections
 from django.db.models import Model, QuerySet
@@ -13,9 +13,13 @@ from django.db.models.sql import DeleteQuery, InsertQuery, UpdateQuery
 from ..context.databases import insert_new
 from .compiled_queries import Bind, CompiledQuery, Slot, by_key
 
+# Databases that say which key a new row has got, and types of values that their drivers take as they are.
+COUNTING: Final = frozenset({"sqlite", "postgresql", "mysql"})
+AS_THEY_ARE: Final = frozenset({str, int, type(None)})
+
 
 class OwnTable:
-    """The table of one of the app's own models, whose keys are texts, in one database."""
+    """The table of one of the app's own models in one database; its keys are texts, or numbers for ``append()``."""
 
     def __init__(self, model: type[Model], using: str) -> None:
         self.model = model
@@ -53,6 +57,39 @@ class OwnTable:
         is_kept = CompiledQuery.is_on()
         compiled = CompiledQuery.for_key(("insert", self.model, self.using), build) if is_kept else build()
         compiled.write(self.using, values)
+
+    def append(self, row: Any) -> None:
+        """Insert a row, and set the number that the database gives it as its key.
+
+        Texts and numbers are stored as they are, so they must fit their columns.
+        """
+        opts: Any = row._meta
+        connection: Any = self._connection
+        if connection.vendor not in COUNTING:
+            row.save(using=self.using, force_insert=True)
+            return
+
+        def build() -> CompiledQuery:
+            table, key, *names = map(
+                connection.ops.quote_name, (opts.db_table, opts.pk.column, *(field.column for field in fields))
+            )
+            sql = f"INSERT INTO {table} ({', '.join(names)}) VALUES ({', '.join(['%s'] * len(names))})"
+            if connection.vendor == "postgresql":
+                sql = f"{sql} RETURNING {key}"
+            compiler: Any = InsertQuery(self.model).get_compiler(using=self.using)
+            return CompiledQuery.for_sql(compiler, sql, [Slot(number) for number in range(len(names))])
+
+        fields = opts.local_concrete_fields[1:]
+        known = row.__dict__
+        values = [known[field.attname] for field in fields]
+        for place, value in enumerate(values):
+            if type(value) not in AS_THEY_ARE:
+                values[place] = fields[place].get_db_prep_save(value, connection)
+        is_kept = CompiledQuery.is_on()
+        compiled = CompiledQuery.for_key(("append", self.model, self.using), build) if is_kept else build()
+        row.pk = compiled.insert(self.using, values)
+        row._state.adding = False
+        row._state.db = self.using
 
     def update(self, key: str, **values: Any) -> bool:
         """Update columns of the row with a primary key; return whether there is such a row."""
