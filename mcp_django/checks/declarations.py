@@ -38,7 +38,9 @@ TOO_MANY_TOOLS: Final = 120
 LONG_TOOL_NAME: Final = 40
 # Maximum milliseconds for which a client may show data after its user has lost the permission for it.
 LONG_TTL: Final = 3_600_000
-# Options of exposures that list names of the model's fields, paths through relations to fields, or anything.
+# Options of exposures that are True or False, that list names of the model's fields, paths through relations to
+# fields, or anything.
+FLAGS: Final = ("undo", "dry_run")
 NAMES: Final = ("fields", "exclude", "readonly_fields", "list_display")
 PATHS: Final = ("search_fields", "ordering", "sortable_by", "filter_fields")
 LISTS: Final = (*NAMES, "search_fields", "search_terms", "ordering", "sortable_by", "actions")
@@ -195,6 +197,11 @@ def _check_options(exposure: ModelExposure) -> Iterator[CheckMessage]:
             hint = f"Write a list{every}. A tuple of one item needs a comma."
             text = f"{where.__name__}.{option} is {value!r}, which is not a list."
             yield problem("E023", text, hint, where)
+    for option in FLAGS:
+        value = getattr(exposure, option)
+        if not isinstance(value, bool):
+            text = f"{where.__name__}.{option} is {value!r}, which is neither True nor False."
+            yield problem("E023", text, f"Write {option} = False, or leave it out.", where)
     lookups: Any = exposure.filter_fields or {}
     if not isinstance(lookups, Mapping) or any(isinstance(given, str) for given in lookups.values()):
         text = f"{where.__name__}.filter_fields is {lookups!r}, which is not a dict of lists."

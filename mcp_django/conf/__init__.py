@@ -72,6 +72,9 @@ class Settings:
     CURSOR_MAX_AGE = 24 * 3600
     CONFIRMATION_MAX_AGE = 600
     IDEMPOTENCY_MAX_AGE = 24 * 3600
+    # Maximum bytes of rows, as they were before and after, that are kept of one change to take it back. MySQL takes
+    # statements of 16 MB.
+    UNDO_BYTES = 1024**2
     # Seconds that a question to the client's user stays open.
     QUESTION_TIMEOUT = 600
     # Seconds within which a request body must arrive and a call must get a thread, and for which a write waits for a

@@ -33,8 +33,6 @@ from .value_kinds import (
 MOST_ROWS: Final = 10_000
 # Upper bound of MAX_FILE_BYTES: a file is held in memory while it is written.
 MOST_BYTES: Final = 1024**3
-# Upper bound of UNDO_BYTES: MySQL takes statements of 16 MB, and bytes need twice their length in them.
-MOST_KEPT: Final = 4 * 1024**2
 # Upper bound of CALL_LOG['max_bytes'], for the arguments or the result in the log of calls.
 MOST_CAPTURED: Final = 1024**2
 
@@ -195,14 +193,8 @@ SECTIONS: Final[dict[str, dict[str, Setting]]] = {
         "UNDO_DAYS": Setting(
             30,
             whole(0, 3650),
-            "Days for which a change can be taken back, and for which `clear_mcp_changes` keeps what it did. `0`: "
-            "nothing is kept to take changes back",
-        ),
-        "UNDO_BYTES": Setting(
-            1024**2,
-            whole(1, MOST_KEPT),
-            "Maximum bytes of rows, as they were before and after, that are kept of one change, at most 4 MB. A larger "
-            "change cannot be taken back, which its preview says",
+            "Days for which a change can be taken back, and for which `clear_mcp_changes` keeps it. `0`: changes "
+            "cannot be taken back, and the rows before and after are not kept",
         ),
     },
     "Load": {

@@ -274,6 +274,8 @@ class AdminExposure(ModelExposure):
         self.permission_owners = (self, model_admin)
         self.admin_site_name = model_admin.admin_site.name
         self.search_terms = self.search_terms or getattr(model_admin, "mcp_search_terms", ())
+        self.undo = self.undo and getattr(model_admin, "mcp_undo", True)
+        self.dry_run = self.dry_run and getattr(model_admin, "mcp_dry_run", True)
         self._fixed_fields: dict[Any, Any] = {}
         self._kept_forms: dict[Any, type[ModelForm[Any]]] = {}
 

@@ -253,6 +253,8 @@ class ModelExposure:
     call, so that its SQL can be compiled once. ``cache_ttl_ms`` is for how many milliseconds a client can keep rows
     that it read as resources, None for the setting ``CACHE_TTL_MS``; a change or a lost permission can go unnoticed for
     as long. ``search_terms`` are other words for the rows, such as synonyms, by which ``list_models`` finds the model.
+    ``undo = False`` says that nothing is kept to take changes of the rows back. ``dry_run = False`` says that the hooks
+    that write rows must not run in a transaction that is rolled back, because they do more than the database undoes.
     """
 
     fields: Sequence[str] | str | None = None
@@ -269,6 +271,8 @@ class ModelExposure:
     label_field: str | None = None
     stable_queryset: bool | None = None
     cache_ttl_ms: int | None = None
+    undo: bool = True
+    dry_run: bool = True
     form: type[ModelForm[Any]] | None = None
     inlines: Sequence[type[InlineModelAdmin[Any, Any]]] | None = None
     serializer_class: type[BaseSerializer[Any]] | None = None

@@ -11,6 +11,7 @@ from django.test import override_settings
 from django.utils import timezone
 
 from mcp_django import MCPSite
+from mcp_django.conf import Settings
 from mcp_django.context.databases import has_short_characters
 from mcp_django.context.request import MCPRequest
 from mcp_django.context.signing import StoredSeal
@@ -102,18 +103,19 @@ def test_contents_of_one_column_do_not_open_as_another(ann: MCPRequest) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "using", "told"),
+    ("days", "most", "using", "told"),
     [
-        ({"UNDO_DAYS": 0}, "default", "keeps nothing"),
-        ({"UNDO_BYTES": len(FOOTPRINT) - 1}, "default", "more than the server keeps"),
-        ({}, "other", "another database"),
-        ({"UNDO_BYTES": len(FOOTPRINT)}, "default", ""),
+        (0, len(FOOTPRINT), "default", "keeps nothing"),
+        (30, len(FOOTPRINT) - 1, "default", "more than the server keeps"),
+        (30, len(FOOTPRINT), "other", "another database"),
+        (30, len(FOOTPRINT), "default", ""),
     ],
 )
 def test_a_footprint_is_not_kept_where_it_cannot_be(
-    ann: MCPRequest, settings: dict[str, Any], using: str, told: str
+    ann: MCPRequest, days: int, most: int, using: str, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with override_settings(MCP_DJANGO=settings):
+    with override_settings(MCP_DJANGO={"UNDO_DAYS": days}):
+        monkeypatch.setattr(Settings, "UNDO_BYTES", most)
         kept = keep(ann, using=using)
         assert told in why_not_kept(using, len(FOOTPRINT))
     row = stored(kept)

@@ -65,6 +65,19 @@ def test_a_read_only_field_that_the_page_leaves_out_is_not_there(layout):
         assert "has no field" in refusal(QueryRecords(), reader, model="testapp.book", fields=[name])
 
 
+def test_a_model_admin_says_whether_changes_are_kept_and_tried() -> None:
+    class Paid(admin.ModelAdmin):
+        mcp_undo = False
+        mcp_dry_run = False
+
+    own = admin.AdminSite("own")
+    own.register(Book, Paid)
+    own.register(Tag)
+    exposures = MCPSite("own", admin_site=own).exposures
+    assert (exposures[Book].undo, exposures[Book].dry_run) == (False, False)
+    assert (exposures[Tag].undo, exposures[Tag].dry_run) == (True, True)
+
+
 def test_G129_secrets_are_left_out_though_the_change_page_shows_them():
     assert "secret_token" not in site.exposures[Author].get_fields(request_of(make_superuser()))
 
