@@ -3,8 +3,9 @@
 A replica may lag behind. Saving a row that was read there would undo what others have changed meanwhile.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
+from contextvars import ContextVar
 from datetime import UTC, datetime, tzinfo
 from functools import lru_cache
 from math import ceil
@@ -64,6 +65,8 @@ def _written(model: type[Model], **hints: Any) -> str | None:
     return router.db_for_write(model, **hints) if is_there else None
 
 
+# The numbers of MySQL for the types TIMESTAMP, DATE and DATETIME.
+_DATES: Final = (7, 10, 12)
 # Engines of MySQL and MariaDB that commit each statement at once.
 _WITHOUT_TRANSACTIONS: Final = frozenset({"MyISAM", "Aria", "MEMORY", "ARCHIVE", "CSV"})
 
@@ -284,6 +287,48 @@ def _numbered(using: str, table: str) -> frozenset[str]:
     with connection.cursor() as cursor:
         cursor.execute(f"SHOW COLUMNS FROM {connection.ops.quote_name(table)}")
         return frozenset(name for name, type_, *_ in cursor.fetchall() if type_.lower().startswith(_NUMBERED))
+
+
+_gives_lost_dates: ContextVar[bool] = ContextVar("_gives_lost_dates", default=False)
+
+
+@contextmanager
+def lost_dates_as_text() -> Iterator[None]:
+    """Read a date that Python does not have, such as ``0000-00-00``, as the text of it in the block, on MySQL.
+
+    PyMySQL always gives the text. mysqlclient gives None, as for NULL, so that a write of the row would lose the date.
+    Code of the project goes on to read None.
+    """
+    token = _gives_lost_dates.set(True)
+    try:
+        yield
+    finally:
+        _gives_lost_dates.reset(token)
+
+
+def _with_lost_dates(read: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Return the converter of mysqlclient for a type of dates, for :func:`lost_dates_as_text`; NULL has none."""
+
+    def convert(text: str) -> Any:
+        value = read(text)
+        if value is None and _gives_lost_dates.get():
+            return text
+        return value
+
+    return convert
+
+
+def _keep_lost_dates(connection: Any, **kwargs: Any) -> None:
+    """Set the converters of a new connection of mysqlclient, which has a dictionary of them for itself."""
+    converters = getattr(connection.connection, "converter", None)
+    if connection.vendor != "mysql" or converters is None:
+        return
+    for kind in _DATES:
+        if callable(converters.get(kind)):
+            converters[kind] = _with_lost_dates(converters[kind])
+
+
+connection_created.connect(_keep_lost_dates)
 
 
 def _note_session(connection: Any, **kwargs: Any) -> None:

@@ -29,6 +29,7 @@ from ..orm.access import ModelAccess
 from ..orm.alternative_spellings import json_or_text
 from ..orm.column_values import pk_text, plain_key
 from ..orm.labels import is_key
+from ..orm.undecodable_values import all_readable
 from .deleting import blockers
 from .form_filling import FilledForm, keep, parse_truth, prepopulated, writable_names
 from .html_forms import Pair
@@ -138,9 +139,10 @@ class InlinePost:
         if self.obj is None:
             return False
         rows = self.draft.get_queryset()
-        if not isinstance(rows, QuerySet) or rows._result_cache is not None or rows.query.is_sliced:
-            return bool(rows[MAX_ON_PAGE : MAX_ON_PAGE + 1])
-        first = list(rows[: MAX_ON_PAGE + 1])
+        with all_readable():
+            if not isinstance(rows, QuerySet) or rows._result_cache is not None or rows.query.is_sliced:
+                return bool(rows[MAX_ON_PAGE : MAX_ON_PAGE + 1])
+            first = list(rows[: MAX_ON_PAGE + 1])
         if len(first) <= MAX_ON_PAGE:
             rows._result_cache = first
         return len(first) > MAX_ON_PAGE
@@ -158,7 +160,8 @@ class InlinePost:
         self.draft._queryset = self.narrowed.all()
         # The page has made forms of all rows already if the caller may not change them.
         vars(self.draft).pop("forms", None)
-        self.unposted = rows.count() - len(self.draft._queryset)
+        with all_readable():
+            self.unposted = rows.count() - len(self.draft._queryset)
 
     def _given_keys(self, items: Sequence[Any]) -> list[Any]:
         """Return the keys of the inline rows that the caller names, without the labels that are shown beside them."""
@@ -275,11 +278,13 @@ class InlinePost:
         elif self.obj is not None and not any(row.given for row in self.rows) and is_djangos(formset.get_queryset):
             # No row was named: reuse the rows that the page has read.
             formset._queryset = self.draft.get_queryset()
-        if rows := formset.get_queryset():
+        with all_readable():
+            rows = list(formset.get_queryset())
+        if rows:
             fields = (*self.admin.opts.concrete_fields, *self.admin.opts.many_to_many)
             shown = [field for field in fields if field.name in formset.form.base_fields and field.name != link]
             # Read what validation needs with one query for each relation, not for each row.
-            prefetch_related_objects(list(rows), *(field.name for field in shown if field.is_relation))
+            prefetch_related_objects(rows, *(field.name for field in shown if field.is_relation))
         for row, form in zip(self.rows, formset.forms, strict=False):
             row.entered.impose(form)
             _keep_deeper(form)

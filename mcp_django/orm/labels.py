@@ -18,6 +18,7 @@ from django.db import models
 from django.db.models import F, QuerySet, Window
 from django.db.models.functions import RowNumber
 
+from ..context.databases import lost_dates_as_text
 from ..context.request import MCPRequest
 from ..exceptions import NotFound
 from ..exposures.model_exposure import ModelExposure
@@ -228,10 +229,13 @@ def _labels(related: ModelAccess, target: str, wanted: set[Any]) -> dict[Any, st
         rows = visible.filter(**{f"{target}__in": list(wanted)})
     label = plain_label(exposure)
     if label is not None:
-        return {key: clean_text(text, MAX_LABEL) for key, text in rows.values_list(target, label)}
+        with lost_dates_as_text():
+            read = list(rows.values_list(target, label))
+        return {key: clean_text(text, MAX_LABEL) for key, text in read}
     rows = with_labels_of(exposure, rows)
     try:
-        loaded = list(rows)
+        with lost_dates_as_text():
+            loaded = list(rows)
     except Exception as error:
         if not is_undecodable(error):
             raise

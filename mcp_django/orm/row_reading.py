@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from django.db.models import Model, QuerySet
 
+from ..context.databases import lost_dates_as_text
 from ..exceptions import NotFound, ToolError, Unreadable
 from ..runtime.failing_hooks import call_hook
 from ..schema.secrets import is_sensitive
@@ -62,7 +63,8 @@ def read_tuples(query: PageQuery) -> Page:
     """Read a page of plain columns."""
     plan = TuplePlan(query)
     try:
-        columns = plan.read()
+        with lost_dates_as_text():
+            columns = plan.read()
     except Exception as error:
         if not is_undecodable(error):
             raise
@@ -253,7 +255,8 @@ class InstancePlan:
         try:
             instances = self.read_compiled()
             if instances is None:
-                instances = list(islice(chain.from_iterable(self._segments()), query.limit + 1))
+                with lost_dates_as_text():
+                    instances = list(islice(chain.from_iterable(self._segments()), query.limit + 1))
             return instances
         except Exception as error:
             if not is_undecodable(error):

@@ -15,6 +15,7 @@ from django.db import DatabaseError, DataError
 from django.db.models import QuerySet
 
 from ..context.database_errors import OUT_OF_RANGE, code_of
+from ..context.databases import lost_dates_as_text
 from ..exceptions import Unreadable
 
 
@@ -56,7 +57,8 @@ def is_out_of_range(error: Exception) -> bool:
 def all_readable() -> Iterator[None]:
     """Raise ``Unreadable`` where one of the rows that are read in the block holds a value that cannot be decoded."""
     try:
-        yield
+        with lost_dates_as_text():
+            yield
     except Exception as error:
         if is_undecodable(error):
             raise Unreadable from error
@@ -66,7 +68,8 @@ def all_readable() -> Iterator[None]:
 def salvaged(read: Callable[[Any], list[Any]], parts: Any) -> list[Any]:
     """Return what ``read`` reads of the parts, with :data:`UNDECODABLE` for each part that fails."""
     try:
-        return read(parts)
+        with lost_dates_as_text():
+            return read(parts)
     except Exception as error:
         if not is_undecodable(error):
             raise

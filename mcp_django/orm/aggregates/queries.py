@@ -6,6 +6,7 @@ from typing import Any, Final
 from django.db.models import ExpressionWrapper, F, QuerySet
 from django.db.models.expressions import OrderBy
 
+from ...context.databases import lost_dates_as_text
 from ..undecodable_values import UNDECODABLE, is_out_of_range, is_undecodable, salvaged_tuples
 from .arguments import Way
 from .groups import Group
@@ -19,7 +20,8 @@ def totals(rows: QuerySet[Any], measures: Sequence[Measure]) -> list[tuple[Any, 
     """Aggregate all rows without groups: return the values of all measures as one row."""
     plain = _behind(measures)
     try:
-        values = rows.aggregate(**_expressions(plain, rows, {}))
+        with lost_dates_as_text():
+            values = rows.aggregate(**_expressions(plain, rows, {}))
     except Exception as error:
         if is_out_of_range(error) or not is_undecodable(error):
             raise
@@ -99,7 +101,8 @@ def first_rows(
 ) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
     """Read the groups up to the limit, and the one that follows, if there is one."""
     try:
-        read = list(rows.values_list(*aliases)[: limit + 1])
+        with lost_dates_as_text():
+            read = list(rows.values_list(*aliases)[: limit + 1])
     except Exception as error:
         if is_out_of_range(error) or not is_undecodable(error):
             raise
