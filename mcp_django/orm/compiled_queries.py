@@ -141,7 +141,9 @@ def prepare(field: Any, value: Any, using: str) -> Any:
     """
     connection = connections[using]
     try:
-        found = stored_field(field).get_db_prep_value(value, connection, prepared=False)
+        stored = stored_field(field)
+        # In two steps, as Django's lookups do: in one, some fields check whether the value may be stored in a new row.
+        found = stored.get_db_prep_value(stored.get_prep_value(value), connection, prepared=True)
         # SQLite stores a duration as an integer, and its driver only takes 64-bit integers.
         if connection.vendor == "sqlite" and isinstance(found, int) and not -(2**63) <= found < 2**63:
             raise OverflowError

@@ -1,13 +1,15 @@
 from itertools import cycle
+from types import SimpleNamespace
 
 import pytest
 from django.conf import settings as django_settings
 from django.contrib.auth import get_user_model
 from django.db import router
+from django.db.backends.signals import connection_created
 from oauth2_provider.models import get_access_token_model
 
 from mcp_django.context.call_record import CallRecord
-from mcp_django.context.databases import PRIMARY
+from mcp_django.context.databases import PRIMARY, lost_dates_as_text
 from mcp_django.models import CallEntry
 from tests.documentation import DOCS, blocks_of
 from tests.sitesapp.models import KindTotal
@@ -119,3 +121,19 @@ def test_the_router_of_the_documentation_reads_rows_in_the_replica_and_tokens_in
     calling(writes=True)
     assert {router.db_for_read(model) for model in models} == {"default"}
     assert router.allow_relation(Author(), Author())
+
+
+def test_a_date_that_mysqlclient_gives_as_null_is_read_as_its_text_where_the_app_reads_rows():
+    def read(text):
+        return None if text.startswith("0000") else text[:4]
+
+    kinds = {"TIMESTAMP": 7, "DATE": 10, "DATETIME": 12}
+    # mysqlclient has a dictionary of converters for each connection; converters of Python types are there too.
+    raw = SimpleNamespace(converter={**dict.fromkeys(kinds.values(), read), 3: int, str: repr}, thread_id=lambda: 1)
+    connection_created.send(None, connection=SimpleNamespace(vendor="mysql", connection=raw))
+    assert (raw.converter[3], raw.converter[str]) == (int, repr)
+    for kind in kinds.values():
+        convert = raw.converter[kind]
+        assert (convert("0000-00-00"), convert("2026-01-01")) == (None, "2026")
+        with lost_dates_as_text():
+            assert (convert("0000-00-00"), convert("2026-01-01")) == ("0000-00-00", "2026")
