@@ -23,6 +23,7 @@ from ..orm.database_writes import refusals
 from ..orm.labels import label_of
 from ..orm.pagination import chunks
 from ..orm.tool_arguments import Arguments
+from ..orm.undecodable_values import all_readable
 from .writes import RefusedRows, Write
 
 # Maximum characters of a value in a preview.
@@ -57,7 +58,8 @@ class BulkWrite(Write):
         if connections[using].features.has_select_for_update:
             keys = [row.pk for row in selection.rows]
             locking = exposure.model._base_manager.using(using).select_for_update().order_by("pk")
-            locked = {row.pk: row for chunk in chunks(keys) for row in locking.filter(pk__in=chunk)}
+            with all_readable():
+                locked = {row.pk: row for chunk in chunks(keys) for row in locking.filter(pk__in=chunk)}
             selection = Selection(self.model, self.arguments)
             is_changed = [row.pk for row in selection.rows] != keys
             if not is_changed and reads_snapshots(using):
