@@ -114,9 +114,8 @@ SQL: Final[Mapping[str, Mapping[str, int]]] = {
         "context/databases.py": 8,
         "orm/trigram_search.py": 1,
     },
-    "Asks MySQL for types of columns, and sets its session for a statement.": {"context/stored_columns.py": 3},
     "Reads, and puts back as they were, the stored rows that a write of the caller touched.": {
-        "differences/stored_rows.py": 2,
+        "context/stored_columns.py": 5,
     },
     "Writes the app's own log of calls.": {"operating/call_log_storage.py": 6},
     "Is no SQL: BaseCommand.execute.": {"management/command_arguments.py": 1},

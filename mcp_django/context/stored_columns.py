@@ -5,7 +5,7 @@ such as ``0000-00-00``, a ``json`` with its spaces, an undecodable text. A *cell
 text of PostgreSQL's output functions, numbers, texts and bytes of MySQL.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
@@ -48,12 +48,11 @@ class StoredColumns:
         """Return the placeholder and the parameter for a cell."""
         return "%s", cell
 
-    def among(self, columns: Sequence[str], rows: Collection[Sequence[Any]]) -> tuple[str, list[Any]]:
+    def among(self, names: Sequence[str], rows: Collection[Sequence[Any]]) -> tuple[str, list[Any]]:
         """Return the condition that columns hold one of these combinations of cells, with its parameters."""
         bound = [self.bind(cell) for row in rows for cell in row]
         params = [param for _, param in bound]
         signs = [sign for sign, _ in bound]
-        names = [self.name(column) for column in columns]
         if len(names) == 1:
             return f"{names[0]} IN ({', '.join(signs)})", params
         width = len(names)
@@ -68,19 +67,16 @@ class StoredColumns:
         """Return a cell in the form in which cells that the database takes for equal are the same."""
         return cell
 
-    def fetch(self, run: Callable[[], Sequence[tuple[Any, ...]]]) -> Sequence[tuple[Any, ...]]:
-        """Return what ``run`` reads."""
-        return run()
+    def fetch(self, sql: str, params: Sequence[Any]) -> Sequence[tuple[Any, ...]]:
+        """Return what a query of cells gives."""
+        with connections[self.using].cursor() as cursor:
+            cursor.execute(sql, params)
+            return cursor.fetchall()
 
-    @contextmanager
-    def reading(self) -> Iterator[None]:
-        """Prepare the session for a query of cells."""
-        yield
-
-    @contextmanager
-    def writing(self, columns: Sequence[str], rows: Collection[Sequence[Cell]]) -> Iterator[None]:
-        """Prepare the session for a statement that stores cells of these columns."""
-        yield
+    def store(self, sql: str, params: Sequence[Any], columns: Sequence[str], rows: Collection[Sequence[Cell]]) -> None:
+        """Run a statement that stores these cells in the columns."""
+        with connections[self.using].cursor() as cursor:
+            cursor.execute(sql, params)
 
 
 class SQLiteColumns(StoredColumns):
@@ -103,10 +99,10 @@ class SQLiteColumns(StoredColumns):
         """Return the rows of ``VALUES``: SQLite has no list of combinations."""
         return f"VALUES {', '.join(groups)}"
 
-    def fetch(self, run: Callable[[], Sequence[tuple[Any, ...]]]) -> Sequence[tuple[Any, ...]]:
-        """Return what ``run`` reads, with surrogates for the bytes of texts that are not UTF-8."""
+    def fetch(self, sql: str, params: Sequence[Any]) -> Sequence[tuple[Any, ...]]:
+        """Return what a query of cells gives, with surrogates for the bytes of texts that are not UTF-8."""
         try:
-            return run()
+            return super().fetch(sql, params)
         except OperationalError as error:
             if "Could not decode to UTF-8" not in str(error):
                 raise
@@ -114,7 +110,7 @@ class SQLiteColumns(StoredColumns):
         usual = raw.text_factory
         raw.text_factory = _with_surrogates
         try:
-            return run()
+            return super().fetch(sql, params)
         finally:
             raw.text_factory = usual
 
@@ -166,15 +162,13 @@ class MySQLColumns(StoredColumns):
         """Return a text as most collations compare it: without case and without spaces at the end."""
         return cell.casefold().rstrip(" ") if isinstance(cell, str) else cell
 
-    @contextmanager
-    def reading(self) -> Iterator[None]:
-        """Set the zone of the session, if the table has times that depend on it."""
+    def fetch(self, sql: str, params: Sequence[Any]) -> Sequence[tuple[Any, ...]]:
+        """Return what a query of cells gives, in UTC if the table has times that depend on the zone."""
         with _mysql_session(self.using, "time_zone = '+00:00'" if self.has_moments else ""):
-            yield
+            return super().fetch(sql, params)
 
-    @contextmanager
-    def writing(self, columns: Sequence[str], rows: Collection[Sequence[Cell]]) -> Iterator[None]:
-        """Set the zone of the session, and let it store a zero and days that are none, if there are any."""
+    def store(self, sql: str, params: Sequence[Any], columns: Sequence[str], rows: Collection[Sequence[Cell]]) -> None:
+        """Run a statement that stores these cells; the session lets it store a zero, and days that are none."""
         settings = []
         if self.has_moments:
             settings.append("time_zone = '+00:00'")
@@ -183,7 +177,7 @@ class MySQLColumns(StoredColumns):
             # TRADITIONAL brings back both of them.
             settings.append(f"sql_mode = CONCAT(REPLACE({modes}, 'TRADITIONAL', ''), ',NO_AUTO_VALUE_ON_ZERO')")
         with _mysql_session(self.using, ", ".join(settings)):
-            yield
+            super().store(sql, params, columns, rows)
 
     def _holds_zeros(self, columns: Sequence[str], rows: Collection[Sequence[Cell]]) -> bool:
         days = [place for place, name in enumerate(columns) if self.types.get(name.lower()) in _DAYS]

@@ -51,13 +51,13 @@ class StoredTable:
         self._places = {name: place for place, name in enumerate(self.names)}
         self._key_places = [self._places[name] for name in self.key_names]
         self.columns = stored_columns(using, meta.db_table)
+        self._quoted = {field.attname: self.columns.name(field.column) for field in fields}
         cells = ", ".join(self.columns.cell(field.column) for field in fields)
         self._select = f"SELECT {cells} FROM {self.columns.table} WHERE "
-        names = ", ".join(self.columns.name(field.column) for field in fields)
+        names = ", ".join(self._quoted.values())
         self._insert = f"INSERT INTO {self.columns.table} ({names}) {self.columns.overriding}VALUES "
-        self._order = ", ".join(
-            f"{self.columns.table}.{self.columns.name(self.fields[name].column)}" for name in self.key_names
-        )
+        self._lock = self._lock_clause()
+        self._limit = min(connections[using].features.max_query_params or _MAX_PARAMS, _MAX_PARAMS)
 
     def key_of(self, row: Row) -> Key:
         """Return the key of a row."""
@@ -91,30 +91,32 @@ class StoredTable:
         """Return the rows that are found by one of several combinations of columns: one statement, unless there are
         more parameters than the database takes."""
         found: dict[Key, Row] = {}
+        ending = self._lock if lock else ""
         for part in self._parts(wanted):
-            conditions = [self.columns.among(self._column_names(names), cells) for names, cells in part]
-            where = " OR ".join(condition for condition, _ in conditions)
+            conditions = [self._among(names, cells) for names, cells in part]
+            where = " OR ".join([condition for condition, _ in conditions])
             params = [param for _, own in conditions for param in own]
-            found.update(self._read(self._select + where + self._ending(lock), params))
+            rows = self.columns.fetch(self._select + where + ending, params)
+            found.update(self._by_key(rows))
         return found
 
     def insert(self, rows: Sequence[Row]) -> None:
         """Insert rows with their keys, in this order."""
         columns = self._column_names(self.names)
-        size = max(1, self._limit() // len(self.names))
+        size = max(1, self._limit // len(self.names))
         for start in range(0, len(rows), size):
             part = rows[start : start + size]
             bound = [[self.columns.bind(cell) for cell in row] for row in part]
             groups = ", ".join(f"({', '.join(sign for sign, _ in row)})" for row in bound)
-            with self.columns.writing(columns, part):
-                self._execute(self._insert + groups, [param for row in bound for _, param in row])
+            params = [param for row in bound for _, param in row]
+            self.columns.store(self._insert + groups, params, columns, part)
 
     def update(self, changes: Mapping[Key, Mapping[str, Cell]]) -> None:
         """Give rows other cells, by key and attname: one statement, unless there are too many parameters."""
         width = len(self.key_names)
         # Each cell is a parameter with the key of its row, and each row is named once more.
         most = max((len(cells) for cells in changes.values()), default=1) * (width + 1) + width
-        size = max(1, min(_MAX_ROWS_OF_UPDATE, self._limit() // most))
+        size = max(1, min(_MAX_ROWS_OF_UPDATE, self._limit // most))
         keys = list(changes)
         for start in range(0, len(keys), size):
             self._update({key: changes[key] for key in keys[start : start + size]})
@@ -123,8 +125,8 @@ class StoredTable:
         """Delete the rows with these keys."""
         for part in self._parts([(self.key_names, list(keys))]):
             for names, cells in part:
-                condition, params = self.columns.among(self._column_names(names), cells)
-                self._execute(f"DELETE FROM {self.columns.table} WHERE {condition}", params)
+                condition, params = self._among(names, cells)
+                self.columns.store(f"DELETE FROM {self.columns.table} WHERE {condition}", params, (), ())
 
     def _update(self, changes: Mapping[Key, Mapping[str, Cell]]) -> None:
         names = list(dict.fromkeys(name for cells in changes.values() for name in cells))
@@ -134,14 +136,14 @@ class StoredTable:
             assignment, own = self._assignment(name, given, len(changes))
             assignments.append(assignment)
             params += own
-        condition, own = self._key_condition(list(changes))
+        condition, own = self._among(self.key_names, list(changes))
+        sql = f"UPDATE {self.columns.table} SET {', '.join(assignments)} WHERE {condition}"
         stored = [[cells.get(name) for name in names] for cells in changes.values()]
-        with self.columns.writing(self._column_names(names), stored):
-            self._execute(f"UPDATE {self.columns.table} SET {', '.join(assignments)} WHERE {condition}", params + own)
+        self.columns.store(sql, params + own, self._column_names(names), stored)
 
     def _assignment(self, name: str, cells: Mapping[Key, Cell], rows: int) -> tuple[str, list[Any]]:
         """Return what sets a column of some of the rows of a statement, with its parameters."""
-        column = self.columns.name(self.fields[name].column)
+        column = self._quoted[name]
         # Of one type, so that 1 and 1.0 are two values.
         groups: dict[tuple[type, Cell], list[Key]] = {}
         for key, cell in cells.items():
@@ -151,25 +153,22 @@ class StoredTable:
             return f"{column} = {sign}", [param]
         whens, params = [], []
         for (_, cell), keys in groups.items():
-            condition, own = self._key_condition(keys)
+            condition, own = self._among(self.key_names, keys)
             sign, param = self.columns.bind(cell)
             whens.append(f"WHEN {condition} THEN {sign}")
             params += [*own, param]
         # The column at the end gives the expression its type.
         return f"{column} = CASE {' '.join(whens)} ELSE {column} END", params
 
-    def _key_condition(self, keys: Sequence[Key]) -> tuple[str, list[Any]]:
-        return self.columns.among(self._column_names(self.key_names), keys)
+    def _among(self, names: Sequence[str], cells: Sequence[Sequence[Any]]) -> tuple[str, list[Any]]:
+        return self.columns.among([self._quoted[name] for name in names], cells)
 
     def _column_names(self, names: Sequence[str]) -> list[str]:
         return [self.fields[name].column for name in names]
 
-    def _limit(self) -> int:
-        return min(connections[self.using].features.max_query_params or _MAX_PARAMS, _MAX_PARAMS)
-
     def _parts(self, wanted: Collection[Wanted]) -> Iterator[list[Wanted]]:
         """Yield what one statement each can ask for."""
-        limit = room = self._limit()
+        limit = room = self._limit
         part: list[Wanted] = []
         for names, cells in wanted:
             rest = cells
@@ -185,30 +184,20 @@ class StoredTable:
         if part:
             yield part
 
-    def _ending(self, lock: bool) -> str:
+    def _lock_clause(self) -> str:
         """Return the end of a query: who locks rows in one order waits for nobody who waits for them."""
         connection = connections[self.using]
-        if lock and connection.features.has_select_for_update:
-            return f" ORDER BY {self._order} {connection.ops.for_update_sql()}"
-        return ""
+        if not connection.features.has_select_for_update:
+            return ""
+        order = ", ".join(f"{self.columns.table}.{self._quoted[name]}" for name in self.key_names)
+        return f" ORDER BY {order} {connection.ops.for_update_sql()}"
 
-    def _read(self, sql: str, params: Sequence[Any]) -> dict[Key, Row]:
-        def run() -> Sequence[Row]:
-            with connections[self.using].cursor() as cursor:
-                cursor.execute(sql, params)
-                return cursor.fetchall()
-
-        with self.columns.reading():
-            rows = self.columns.fetch(run)
+    def _by_key(self, rows: Sequence[Row]) -> dict[Key, Row]:
         if len(self._key_places) == 1:
             place = self._key_places[0]
             return {(row[place],): row for row in rows}
         key = itemgetter(*self._key_places)
         return {key(row): row for row in rows}
-
-    def _execute(self, sql: str, params: Sequence[Any]) -> None:
-        with connections[self.using].cursor() as cursor:
-            cursor.execute(sql, params)
 
 
 @lru_cache(maxsize=1024)

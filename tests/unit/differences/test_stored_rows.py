@@ -1,5 +1,7 @@
 """Rows of every type of column are read as they are stored, and written back byte for byte."""
 
+import sys
+from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from itertools import count
@@ -189,3 +191,64 @@ def test_rows_that_are_read_to_be_written_are_locked() -> None:
         table_of(Guest).read("pk", [guest.pk], lock=True)
     locks = connection.features.has_select_for_update
     assert queries[0]["sql"].endswith("FOR UPDATE") is locks
+
+
+def calls_of(run: Callable[[], Any]) -> int:
+    """Count the calls of Python, without those within the database's driver."""
+    calls = 0
+
+    def count_call(frame: Any, event: str, argument: Any) -> None:
+        nonlocal calls
+        calls += event == "call" and "pymysql" not in frame.f_code.co_filename
+
+    sys.setprofile(count_call)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def test_a_row_is_read_with_few_calls_of_python() -> None:
+    key = full_sample().pk
+    table = table_of(Sample)
+
+    def query() -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT id FROM fieldapp_sample WHERE id IN (%s)", [key])
+            cursor.fetchall()
+
+    query()
+    assert calls_of(lambda: table.read("pk", [key], lock=True)) - calls_of(query) <= 40
+
+
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="needs PostgreSQL")
+def test_the_fields_that_only_postgresql_has() -> None:
+    from tests.postgresapp.models import PostgresSample
+
+    full = PostgresSample.objects.create(
+        name="full",
+        words=["a", None, "NULL", '"'],
+        numbers=[1, None],
+        days=[date(2026, 1, 1)],
+        grid=[[1, 2], [3, 4]],
+        span=(1, None),
+        wide=(None, 2**60),
+        amounts=(Decimal("1.50"), Decimal(2)),
+        stay=(date(2026, 1, 1), date(2026, 1, 9)),
+        open=(datetime(2026, 1, 1, tzinfo=UTC), None),
+        extra={"a": None, "%s": "'"},
+        search="'b':2 'a':1A",
+    )
+    other = PostgresSample.objects.create(name="empty")
+    rows = list(PostgresSample.objects.order_by("pk").values())
+    table = table_of(PostgresSample)
+    before = table.read("pk", [full.pk, other.pk])
+    table.delete(before)
+    table.insert(list(before.values()))
+    assert list(PostgresSample.objects.order_by("pk").values()) == rows
+    first, second = before
+    table.update({first: dict(zip(table.names[1:], before[second][1:], strict=True))})
+    table.update({key: dict(zip(table.names[1:], row[1:], strict=True)) for key, row in before.items()})
+    assert list(PostgresSample.objects.order_by("pk").values()) == rows
+    assert table.read_keys(before) == before
