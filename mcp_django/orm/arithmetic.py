@@ -1,13 +1,14 @@
 """Arithmetic over columns: ``quantity * unit_price``, ``delivered_at - shipped_at``, ``created + 5d``.
 
-A small parser turns the text into typed values and looks names up by the caller's own rule
-(:func:`~mcp_django.orm.path.target_of`), so nothing that a client writes becomes SQL or an ORM keyword. Numbers, dates
-and durations can be combined where the result means something; division by zero gives NULL.
+The parts of the text (:mod:`~mcp_django.orm.expression_grammar`) become typed values, and names are looked up by the
+caller's own rule (:func:`~mcp_django.orm.path.target_of`), so nothing that a client writes becomes SQL or an ORM
+keyword. Numbers, dates and durations can be combined where the result means something; division by zero gives NULL.
 """
 
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from decimal import Decimal
 from operator import add, mul, sub, truediv
 from typing import Any, Final
@@ -32,22 +33,15 @@ from ..exceptions import ToolError
 from .access import ModelAccess
 from .column_values import MAX_DIGITS
 from .columns import Column, FieldColumn
+from .expression_grammar import Length, Number, Operation, Part, parsed
 from .fields import is_stored_as_text, kind_of, stored_field
 from .path import Target, target_of
 
-MAX_LENGTH: Final = 200
-MAX_TOKENS: Final = 40
-MAX_DEPTH: Final = 8
 MAX_SHIFT: Final = 10**15
 # Maximum number of digits of a decimal that a floating point number, as SQLite stores it, holds without loss.
 EXACT_DIGITS: Final = 15
-SYNTAX: Final = 'Write it as "quantity*unit_price", "delivered_at-shipped_at" or "created+5d".'
-_TOKEN: Final = re.compile(
-    r"\s*(?:(?P<duration>[0-9]{1,6}\s?(?:d|days?|w|weeks?|h|hours?|min|minutes?|s|seconds?)\b)"
-    r"|(?P<number>[0-9]{1,15}(?:\.[0-9]{1,12})?)(?![\w.])|(?P<name>[^\W\d][\w.]*)|(?P<sign>[-+*/()]))"
-)
-_NUMBERS: Final = ("integer", "decimal", "number")
-_DATES: Final = ("date", "datetime")
+NUMBERS: Final = ("integer", "decimal", "number")
+DATES: Final = ("date", "datetime")
 
 _OPERATORS: Final[dict[str, Callable[[Any, Any], Any]]] = {"+": add, "-": sub, "*": mul, "/": truediv}
 
@@ -78,93 +72,40 @@ def value_of(model: ModelAccess, text: str, usable: Callable[[Column], bool]) ->
     """Return the value of an arithmetic expression, a field or a path, whose column is ``usable``."""
     if not is_expression(text):
         return target_of(model, text.strip(), usable)
-    found = _Parser(text, lambda name: target_of(model, name, lambda column: column.is_countable())).read()
+    found = target_in(parsed(text), lambda name: target_of(model, name, lambda column: column.is_countable()))
     if not usable(found.column):
         raise ToolError(f"{text[:60]!r} gives a {kind_of(found.column.field).word}, which cannot be used here.")
     return found
 
 
-class _Parser:
-    """Parser of one arithmetic expression, ``*`` and ``/`` before ``+`` and ``-``."""
+def target_in(part: Part, look_up: Callable[[str], Target]) -> Target:
+    """Return the value of a parsed expression, whose names ``look_up`` finds.
 
-    def __init__(self, text: str, look_up: Callable[[str], Target]) -> None:
-        if len(text) > MAX_LENGTH:
-            raise ToolError(f"An expression has at most {MAX_LENGTH} characters.")
-        self.text = text
-        self.look_up = look_up
-        self.position = 0
-        self.tokens: list[tuple[str, str]] = []
-        place = 0
-        while text[place:].strip():
-            if len(self.tokens) == MAX_TOKENS:
-                raise ToolError(f"An expression has at most {MAX_TOKENS} parts.")
-            found = _TOKEN.match(text, place)
-            if found is None or found.lastgroup is None:
-                raise ToolError(f"{text[place : place + 20]!r} was not understood in an expression. {SYNTAX}")
-            self.tokens.append((found.lastgroup, found[found.lastgroup]))
-            place = found.end()
-
-    def read(self) -> Target:
-        """Return the value of the whole text."""
-        found = self._sum(0)
-        if self.position < len(self.tokens):
-            raise self._unexpected()
-        return found
-
-    def _unexpected(self) -> ToolError:
-        at = repr(self.tokens[self.position][1]) if self.position < len(self.tokens) else "its end"
-        return ToolError(f"The expression {self.text[:60]!r} is not understood at {at}. {SYNTAX}")
-
-    def _sign(self, signs: str) -> str:
-        """Take the next token if it is one of the arithmetic signs; return "" otherwise."""
-        kind, token = self.tokens[self.position] if self.position < len(self.tokens) else ("", "")
-        if kind != "sign" or token not in signs:
-            return ""
-        self.position += 1
-        return token
-
-    def _sum(self, depth: int) -> Target:
-        found = self._product(depth)
-        while sign := self._sign("+-"):
-            found = combined(found, sign, self._product(depth))
-        return found
-
-    def _product(self, depth: int) -> Target:
-        found = self._factor(depth)
-        while sign := self._sign("*/"):
-            found = combined(found, sign, self._factor(depth))
-        return found
-
-    def _factor(self, depth: int) -> Target:
-        if depth > MAX_DEPTH:
-            raise ToolError(f"Brackets can be nested {MAX_DEPTH} deep.")
-        if self._sign("-"):
-            return combined(_constant(Decimal(0)), "-", self._factor(depth + 1))
-        if self._sign("("):
-            found = self._sum(depth + 1)
-            if not self._sign(")"):
-                raise self._unexpected()
-            return found
-        if self.position >= len(self.tokens) or self.tokens[self.position][0] == "sign":
-            raise self._unexpected()
-        kind, token = self.tokens[self.position]
-        self.position += 1
-        if kind == "number":
-            return _constant(Decimal(token))
-        if kind == "duration":
-            return length(token)
-        return self.look_up(token)
+    Raises ``ToolError`` where a result would mean nothing, such as the sum of two dates.
+    """
+    if isinstance(part, Operation):
+        return combined(target_in(part.left, look_up), part.sign, target_in(part.right, look_up))
+    if isinstance(part, Number):
+        return _constant(part.value)
+    if isinstance(part, Length):
+        return length(part.text)
+    return look_up(part.text)
 
 
 def length(text: Any) -> Target:
-    """Parse a duration in an arithmetic expression, such as ``5d`` or ``2 hours``."""
+    """Return the value of a duration in an arithmetic expression, such as ``5d`` or ``2 hours``."""
+    return Target(text, FieldColumn(text, field=DURATION), Value(duration_in(text), output_field=DURATION))
+
+
+def duration_in(text: Any) -> timedelta:
+    """Parse a duration such as ``5d`` or ``2 hours``. Raises ``ToolError`` for anything else, also without a unit."""
     # A number alone is not a duration: it has no unit.
     is_length = isinstance(text, str) and text.strip()[-1:].isalpha()
     try:
-        found = kind_of(DURATION).parse(DURATION, text if is_length else None)
+        found: timedelta = kind_of(DURATION).parse(DURATION, text if is_length else None)
     except ValueError:
         raise ToolError(f"{str(text)[:40]!r} is not a duration: write 5d, 2w, 3h or 30min.") from None
-    return Target(text, FieldColumn(text, field=DURATION), Value(found, output_field=DURATION))
+    return found
 
 
 def shift(given: Any) -> Target:
@@ -189,8 +130,8 @@ def decimal_field(places: int) -> "DecimalField[Any, Any]":
 def combined(left: Target, sign: str, right: Target) -> Target:
     """Combine two operands by the arithmetic operator ``+``, ``-``, ``*`` or ``/``."""
     words = (_word(left), _word(right))
-    made = _temporal(left, sign, right, words) if {*words} & {*_DATES, "duration"} else _numeric(left, sign, right)
-    if made is None or not {*words} <= {*_NUMBERS, *_DATES, "duration"}:
+    made = _temporal(left, sign, right, words) if {*words} & {*DATES, "duration"} else _numeric(left, sign, right)
+    if made is None or not {*words} <= {*NUMBERS, *DATES, "duration"}:
         raise ToolError(f"{left.name} {sign} {right.name} cannot be computed: a {words[0]} and a {words[1]}.")
     name = f"{_bracketed(left, sign)}{sign}{_bracketed(right, sign)}"
     field, expression = made
@@ -213,7 +154,7 @@ def _word(target: Target) -> str:
 
 def _numeric(left: Target, sign: str, right: Target) -> tuple["Field[Any, Any]", Any] | None:
     words = {_word(left), _word(right)}
-    if not words <= {*_NUMBERS}:
+    if not words <= {*NUMBERS}:
         return None
     if sign == "/":
         # True division, for integers too, of floats: these divide alike on all databases.
@@ -242,7 +183,7 @@ def _made(left: Any, sign: str, right: Any, field: "Field[Any, Any]") -> Any:
 
 def _temporal(left: Target, sign: str, right: Target, words: tuple[str, str]) -> tuple["Field[Any, Any]", Any] | None:
     first, second = words
-    if sign == "-" and first in _DATES and second in _DATES:
+    if sign == "-" and first in DATES and second in DATES:
         if words == ("datetime", "datetime"):
             one = left.expression
             other = right.expression
@@ -250,7 +191,7 @@ def _temporal(left: Target, sign: str, right: Target, words: tuple[str, str]) ->
             one = _as_date(left)
             other = _as_date(right)
         return DURATION, _made(one, sign, other, DURATION)
-    if second == "duration" and first in _DATES and sign in "+-":
+    if second == "duration" and first in DATES and sign in "+-":
         # SQLite can move a date only by whole days.
         moved = _made(
             Cast(left.expression, _MOMENT) if first == "date" else left.expression, sign, right.expression, _MOMENT
@@ -258,11 +199,11 @@ def _temporal(left: Target, sign: str, right: Target, words: tuple[str, str]) ->
         if first == "datetime":
             return (_MOMENT, moved)
         return (_DATE, Cast(moved, _DATE))
-    if first == "duration" and second in _DATES and sign == "+":
+    if first == "duration" and second in DATES and sign == "+":
         return _temporal(right, sign, left, (second, first))
     if words == ("duration", "duration") and sign in "+-":
         return DURATION, _made(left.expression, sign, right.expression, DURATION)
-    if first == "duration" and second in _NUMBERS and sign in "*/":
+    if first == "duration" and second in NUMBERS and sign in "*/":
         factor = NullIf(Float(right.expression), Value(0.0)) if sign == "/" else Float(right.expression)
         return DURATION, ExpressionWrapper(Scaled(left.expression, sign, factor), output_field=DURATION)
     return None
@@ -323,11 +264,11 @@ def _exact(target: Target) -> Target:
 def compared(left: Target, right: Target) -> tuple[Target, Target]:
     """Return two arithmetic values in forms that the database can compare: of a datetime and a date, the day."""
     words = [_word(left), _word(right)]
-    if set(words) == set(_DATES):
+    if set(words) == set(DATES):
         left, right = (replace(target, expression=_as_date(target)) for target in (left, right))
     elif words == ["relation", "relation"]:
         if left.column.field.related_model is not right.column.field.related_model:
             raise ToolError(f"{left.name} and {right.name} lead to different models.")
-    elif words[0] != words[1] and not set(words) <= set(_NUMBERS):
+    elif words[0] != words[1] and not set(words) <= set(NUMBERS):
         raise ToolError(f"{left.name} and {right.name} cannot be compared: a {words[0]} and a {words[1]}.")
     return _exact(left), _exact(right)
