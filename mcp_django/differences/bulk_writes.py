@@ -24,6 +24,7 @@ from ..orm.labels import label_of
 from ..orm.pagination import chunks
 from ..orm.tool_arguments import Arguments
 from ..orm.undecodable_values import all_readable
+from .row_expressions import RowExpressions
 from .writes import RefusedRows, Write
 
 # Maximum characters of a value in a preview.
@@ -102,9 +103,13 @@ class BulkUpdate(BulkWrite):
             raise ToolError("values is empty. Nothing was changed.")
         super().prepare()
         self.affected = self.rows
-        labels = RowPage(self.model, self.rows[0]).saving(values, self.tool).check()
+        self.expressions = RowExpressions.read(self.model, values)
+        plain = self.expressions.plain
+        first = self.rows[0]
+        given = self.expressions.values_for(first, label_of(self.exposure, first) or str(first.pk))
+        labels = RowPage(self.model, first).saving(given, self.tool).check()
         told = {name: str(value)[:MAX_VALUE] for name, value in values.items()}
-        meant = {name: f" ({quoted(label)})" for name, label in labels.items()}
+        meant = {name: f" ({quoted(label)})" for name, label in labels.items() if name in plain}
         assigned = ", ".join(f"{name} = {quoted(value)}{meant.get(name, '')}" for name, value in told.items())
         self.message = f"This changes {counted(self.rows)} of {self.exposure.label}: {assigned}."
         self.question = f"{self.message}\n\n{self.selection.listing}"
@@ -118,8 +123,8 @@ class BulkUpdate(BulkWrite):
         for number, row in enumerate(self.rows, 1):
             label = label_of(self.exposure, row) or str(row.pk)
             self.request.go_to(self.exposure, "change", row.pk)
-            saving = RowPage(self.model, row).saving(self.values, self.tool)
             with refused.row(label, router.db_for_write(self.exposure.model, instance=row)):
+                saving = RowPage(self.model, row).saving(self.expressions.values_for(row), self.tool)
                 names = saving.save()[1]
                 self.messages += saving.messages
                 changed |= dict.fromkeys(names)

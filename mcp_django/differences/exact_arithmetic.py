@@ -29,7 +29,7 @@ _DAY_UNITS: Final = ("d", "day", "days", "w", "week", "weeks")
 _DAY: Final = timedelta(days=1)
 _TICK: Final = timedelta(microseconds=1)
 _NUMERIC: Final[Mapping[str, Callable[[Any, Any], Any]]] = {"+": add, "-": sub, "*": mul, "/": truediv}
-_EXACTLY: Final = Context(prec=2 * MAX_DIGITS, traps=[Inexact])
+_EXACTLY: Final = Context(prec=2 * MAX_DIGITS, Emax=2 * MAX_DIGITS, traps=[Inexact])
 
 
 class NotComputed(Exception):

@@ -119,7 +119,7 @@ class RowExpression:
         """The names of the model fields that the expression reads."""
         return frozenset(column.field.name for column in self.columns.values())
 
-    def value_for(self, model: ModelAccess, row: Model, label: str) -> Any:
+    def value_for(self, model: ModelAccess, row: Model, label: str = "") -> Any:
         """Return the value that the expression gives for a row, as JSON for the form.
 
         Raises ``ToolError`` if the row has no such value, or hides a field that the expression reads.
@@ -132,7 +132,7 @@ class RowExpression:
             found = computed(self.part, lambda word: _value(self.columns[word].field, row, label))
             return self._fitting(found)
         except NotComputed as error:
-            raise ToolError(f"{NOT_SAVED} {self.name} of {label} {error}.") from None
+            raise _refusal(self.name, label, error) from None
 
     def _fitting(self, found: Value) -> Any:
         """Return what the expression gives as JSON for the form, rounded if the caller says so."""
@@ -221,11 +221,12 @@ class RowExpressions:
                 return True
         return False
 
-    def values_for(self, row: Model, label: str) -> dict[str, Any]:
+    def values_for(self, row: Model, label: str = "") -> dict[str, Any]:
         """Return the values to write to a row, with the value that each expression gives for it.
 
-        ``row`` is locked and was just read; ``label`` names it in errors. Raises ``ToolError`` if an expression has no
-        value for the row: a field is NULL, the result has more digits than the field, or the row hides a field.
+        ``row`` is locked and was just read; ``label`` names it in errors, "" where they are told by row. Raises
+        ``ToolError`` if an expression has no value for the row: a field is NULL, the result has more digits than the
+        field, or the row hides a field.
         """
         given = dict(self.plain)
         for name, expression in self.expressions.items():
@@ -261,13 +262,18 @@ def _value(field: Any, row: Model, label: str) -> Value:
     try:
         stored = getattr(row, field.attname)
     except VALUE_ERRORS:
-        raise ToolError(f"{NOT_SAVED} {field.name} of {label} cannot be read.") from None
+        raise _refusal(field.name, label, "cannot be read") from None
     if stored is None:
-        raise ToolError(f"{NOT_SAVED} {label} has no {field.name}.")
+        raise ToolError(f"{NOT_SAVED} {label or 'it'} has no {field.name}.")
     try:
         return value_in_row(stored, kind_of(field).word)
     except NotComputed as error:
-        raise ToolError(f"{NOT_SAVED} {field.name} of {label} {error}.") from None
+        raise _refusal(field.name, label, error) from None
+
+
+def _refusal(name: str, label: str, cause: object) -> ToolError:
+    of = f" of {label}" if label else ""
+    return ToolError(f"{NOT_SAVED} {name}{of} {cause}.")
 
 
 def _choice(choices: Sequence[tuple[Any, Any]], found: Value, word: str) -> str:

@@ -25,6 +25,7 @@ from ..orm.database_writes import refusals
 from ..orm.labels import label_of
 from ..orm.row_finder import RowFinder
 from ..orm.row_reading import FoundRow
+from .row_expressions import RowExpressions
 
 Permission = Literal["add", "change", "delete"]
 
@@ -141,12 +142,16 @@ class RowSaving(Write):
         return {"model": self.exposure.label, "values": self.values}
 
     def perform(self) -> dict[str, Any]:
-        saving = RowPage(self.model, self.row).saving(self.values, self.tool)
+        saving = RowPage(self.model, self.row).saving(self.values_now(), self.tool)
         before = dict(vars(self.row)) if self.row is not None else None
         saved, changed = saving.save()
         self.row = saved
         self.messages += saving.messages
         return self._result(saving, before, changed)
+
+    def values_now(self) -> Mapping[str, Any]:
+        """Return the values to save in the row as it is now."""
+        return self.values
 
     def _result(self, saving: Saving, before: Mapping[str, Any] | None, changed: list[str]) -> dict[str, Any]:
         """Return what the caller sees now: of a new row what was given and set, and of an updated row what the caller
@@ -232,6 +237,12 @@ class RowUpdate(OneRow, RowSaving):
 
     permission = "change"
     done = "updated"
+
+    def values_now(self) -> Mapping[str, Any]:
+        expressions = RowExpressions.read(self.model, self.values)
+        if expressions.is_empty:
+            return self.values
+        return expressions.values_for(self.row, label_of(self.exposure, self.row) or str(self.row.pk))
 
 
 class RowDeletion(OneRow):
