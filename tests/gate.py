@@ -66,6 +66,7 @@ ROWS: Final[Mapping[str, Mapping[str, int]]] = {
     "Pages of the admin, for a user whom the admin has let in.": {"admin.py": 1, "console/": 9},
     "Looks at declarations, at the database or at the SQL of a query, and reads no row of the project.": {
         "checks/declarations.py": 3,
+        "differences/rehearsals.py": 1,
         "orm/filter_parser.py": 1,
         "orm/ordering.py": 3,
         "tools/query_records.py": 1,
@@ -111,13 +112,14 @@ SQL: Final[Mapping[str, Mapping[str, int]]] = {
     "Runs what Django's compiler wrote.": {"orm/compiled_queries.py": 3},
     "Recognises raw SQL of the project.": {"orm/computed_columns.py": 1},
     "Asks the database for a function, or sets its time limits.": {
-        "context/databases.py": 8,
+        "context/databases.py": 10,
         "orm/trigram_search.py": 1,
     },
     "Reads, and puts back as they were, the stored rows that a write of the caller touched.": {
         "context/stored_columns.py": 5,
     },
     "Writes the app's own log of calls.": {"operating/call_log_storage.py": 6},
+    "Checks foreign keys of a write that is tried, as the commit would.": {"differences/rehearsals.py": 1},
     "Is no SQL: BaseCommand.execute.": {"management/command_arguments.py": 1},
 }
 PERMISSIONS: Final[Mapping[str, Mapping[str, int]]] = {

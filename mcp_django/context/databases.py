@@ -152,29 +152,44 @@ def reads_snapshots(using: str) -> bool:
 
 class LockWait:
     """How many seconds the queries of a transaction wait for a lock, on PostgreSQL and MySQL; a transaction within
-    another one has the limit of that."""
+    another one has the limit of that.
 
-    def __init__(self, using: str, seconds: float) -> None:
+    With ``everywhere``, for a transaction that is rolled back in any case, the limit holds within another transaction
+    too, and on SQLite.
+    """
+
+    def __init__(self, using: str, seconds: float, *, everywhere: bool = False) -> None:
         self.connection: Any = connections[using]
         self.seconds = seconds
-        self.vendor = "" if self.connection.in_atomic_block else self.connection.vendor
+        self.everywhere = everywhere
+        self.vendor = "" if self.connection.in_atomic_block and not everywhere else self.connection.vendor
 
     @contextmanager
     def in_session(self) -> Iterator[None]:
-        """Set the limit of MySQL, which is one of the session, and put the one of the project back."""
-        if self.vendor != "mysql":
-            yield
-            return
-        with self.connection.cursor() as cursor:
+        """Set the limit of MySQL or SQLite, which is one of the session, and put the one of the project back."""
+        if self.vendor == "mysql":
             # MySQL counts in whole seconds.
             limit = max(1, ceil(self.seconds))
-            cursor.execute("SET @mcp_wait = @@innodb_lock_wait_timeout, innodb_lock_wait_timeout = %s", [limit])
+            # Each transaction within another one keeps the limit of that.
+            kept = f"@mcp_wait_{len(self.connection.atomic_blocks)}"
+            with self.connection.cursor() as cursor:
+                cursor.execute(f"SET {kept} = @@innodb_lock_wait_timeout, innodb_lock_wait_timeout = %s", [limit])
+            restore = f"SET innodb_lock_wait_timeout = {kept}"
+        elif self.vendor == "sqlite" and self.everywhere:
+            with self.connection.cursor() as cursor:
+                cursor.execute("PRAGMA busy_timeout")
+                [limit] = cursor.fetchone()
+                cursor.execute(f"PRAGMA busy_timeout = {self.seconds * 1000:.0f}")
+            restore = f"PRAGMA busy_timeout = {limit}"
+        else:
+            yield
+            return
         try:
             yield
         finally:
             # A connection that broke is a new session next time.
             with suppress(DatabaseError, InterfaceError), self.connection.cursor() as cursor:
-                cursor.execute("SET innodb_lock_wait_timeout = @mcp_wait")
+                cursor.execute(restore)
 
     def in_transaction(self) -> None:
         """Set the limit of PostgreSQL, which ends with the transaction: other users of the connection never see it."""

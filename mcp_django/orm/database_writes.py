@@ -42,19 +42,23 @@ UNWRITABLE: Final = "Nothing was changed: this model is read-only in the databas
 
 @contextmanager
 def one_transaction(
-    model: type[Model], request: MCPRequest | None = None, *, locks: bool = True
+    model: type[Model],
+    request: MCPRequest | None = None,
+    *,
+    locks: bool = True,
+    max_wait: float | None = None,
 ) -> Iterator[list[str]]:
     """Open one transaction for writes to the database of the model, and to that of the admin's history.
 
-    Yields the aliases of these databases, with which the caller can roll back without an error. For ``locks`` see
-    :func:`~mcp_django.orm.query_limits.write_transaction`.
+    Yields the aliases of these databases, with which the caller can roll back without an error. For ``locks`` and
+    ``max_wait`` see :func:`~mcp_django.orm.query_limits.write_transaction`.
     """
     aliases = [router.db_for_write(model)]
     if apps.is_installed("django.contrib.admin"):
         aliases.append(router.db_for_write(apps.get_model("admin", "LogEntry")))
     with ExitStack() as stack:
         for alias in dict.fromkeys(aliases):
-            stack.enter_context(write_transaction(alias, locks=locks))
+            stack.enter_context(write_transaction(alias, locks=locks, max_wait=max_wait))
         yield list(dict.fromkeys(aliases))
         if request is not None:
             # Set is_ending before checking cancelled: the code that cancels a call does it in the opposite order.

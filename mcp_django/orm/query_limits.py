@@ -143,15 +143,18 @@ class _Commit:
 
 
 @contextmanager
-def write_transaction(using: str, *, locks: bool = True) -> Iterator[None]:
+def write_transaction(using: str, *, locks: bool = True, max_wait: float | None = None) -> Iterator[None]:
     """Open a transaction with a limit on its queries: one that waits for a lock fails after ``LOCK_TIMEOUT`` seconds.
 
-    SQLite's timeout is set in ``DATABASES``. Without ``locks``, for callers that only read, the transaction begins as
-    the project configures it. If the transaction is rolled back, so is the record of the call. Raises
-    ``OutcomeUnknown`` where the connection breaks while the database commits, or where a hook of the project fails
-    after the commit.
+    SQLite's timeout is set in ``DATABASES``. ``max_wait`` is a shorter limit in seconds, for a transaction that the
+    caller always rolls back; it holds on SQLite and within another transaction too. Without ``locks``, for callers that
+    only read, the transaction begins as the project configures it. If the transaction is rolled back, so is the record
+    of the call. Raises ``OutcomeUnknown`` where the connection breaks while the database commits, or where a hook of
+    the project fails after the commit.
     """
     wait = LockWait(using, settings.LOCK_TIMEOUT)
+    if max_wait is not None:
+        wait = LockWait(using, min(settings.LOCK_TIMEOUT, max_wait), everywhere=True)
     record = CallRecord.current.get() or CallRecord()
     kept = record.rows_changed, len(record.history)
     commit = _Commit(using)

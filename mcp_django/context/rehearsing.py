@@ -1,0 +1,185 @@
+"""What a write that is only tried would do outside of the database: its mail and its files are caught.
+
+The seams are wrappers around methods of Django's base classes and of their subclasses. The first rehearsal of a process
+installs them, and they do nothing unless the code that runs is being tried: a context variable says so, so the mail and
+the files of all other threads and tasks go their way. No setting is changed.
+
+A backend for mail that does not inherit from Django's is caught where ``EmailMessage.send`` uses it. Not caught is what
+uses no class of Django: a request to another server, Python's own ``open``, a message to a queue (``task.delay()``).
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import wraps
+from typing import Any, ClassVar, Final
+
+from django.core.files.base import ContentFile
+from django.core.files.storage import Storage
+from django.core.mail import EmailMessage
+from django.core.mail.backends.base import BaseEmailBackend
+
+# Gets what is caught, the original method, the instance and the arguments of the call.
+Instead = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class CaughtMail:
+    """A mail that was not sent: its subject, and the number of its recipients."""
+
+    subject: str
+    recipients: int
+
+
+@dataclass(slots=True)
+class Caught:
+    """What the code of one tried write wanted to do outside of the database: ``mails`` to send, and the names of
+    ``files`` to store or to delete, each once.
+
+    ``contents`` has the files as they would be now, by storage and name, for code that reads them again; None for one
+    that would be deleted.
+    """
+
+    mails: list[CaughtMail] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
+    contents: dict[tuple[int, str], bytes | None] = field(default_factory=dict)
+
+    # What is caught of the code that this thread or task runs, None unless it is being tried.
+    current: ClassVar[ContextVar["Caught | None"]] = ContextVar("mcp_django_caught", default=None)
+
+    def mail(self, messages: Iterable[Any]) -> int:
+        """Note messages in place of sending them; return their number, as a backend does."""
+        mails = [CaughtMail(str(message.subject), len(message.recipients())) for message in messages]
+        self.mails += mails
+        return len(mails)
+
+    def file(self, storage: Any, name: str, content: bytes | None) -> None:
+        """Note a file in place of storing it; without ``content``, in place of deleting it."""
+        self.contents[id(storage), name] = content
+        if name not in self.files:
+            self.files.append(name)
+
+
+def is_rehearsing() -> bool:
+    """Return whether the code that this thread or task runs is only tried: what it writes will be rolled back."""
+    return Caught.current.get() is not None
+
+
+@contextmanager
+def catching() -> Iterator[Caught]:
+    """Catch the mail and the files of the block; yield what is caught. An inner block catches for itself."""
+    _install()
+    caught = Caught()
+    before = Caught.current.set(caught)
+    try:
+        yield caught
+    finally:
+        Caught.current.reset(before)
+
+
+# What the code gets in place of its mail and its files
+
+
+def _send(caught: Caught, original: Any, message: Any, *args: Any, **kwargs: Any) -> int:
+    return caught.mail([message]) if message.recipients() else 0
+
+
+def _send_messages(caught: Caught, original: Any, backend: Any, email_messages: Any, *args: Any, **kwargs: Any) -> int:
+    return caught.mail(email_messages or ())
+
+
+def _save(caught: Caught, original: Any, storage: Any, name: str, content: Any) -> str:
+    caught.file(storage, name, b"".join(map(_as_bytes, content.chunks())))
+    return name
+
+
+def _delete(caught: Caught, original: Any, storage: Any, name: str) -> None:
+    caught.file(storage, name, None)
+
+
+def _open(caught: Caught, original: Any, storage: Any, name: str, mode: str = "rb") -> Any:
+    is_binary = "b" in mode
+    if not set(mode).isdisjoint("wax+"):
+        # What is written to it is lost.
+        caught.file(storage, name, b"")
+        return ContentFile(b"" if is_binary else "", name)
+    content = caught.contents.get((id(storage), name))
+    if content is None:
+        return original(storage, name, mode)
+    return ContentFile(content if is_binary else content.decode(), name)
+
+
+def _exists(caught: Caught, original: Any, storage: Any, name: str) -> Any:
+    key = id(storage), name
+    if key in caught.contents:
+        return caught.contents[key] is not None
+    return original(storage, name)
+
+
+def _size(caught: Caught, original: Any, storage: Any, name: str) -> Any:
+    content = caught.contents.get((id(storage), name))
+    return original(storage, name) if content is None else len(content)
+
+
+def _as_bytes(chunk: Any) -> bytes:
+    return chunk.encode() if isinstance(chunk, str) else bytes(chunk)
+
+
+# The seams
+
+# The documented methods of a storage that its classes implement, and that of a backend for mail.
+_SEAMS: Final[dict[type, dict[str, Instead]]] = {
+    BaseEmailBackend: {"send_messages": _send_messages},
+    Storage: {"_save": _save, "_open": _open, "delete": _delete, "exists": _exists, "size": _size},
+}
+_installing: Final = threading.Lock()
+_wrapped: Final[set[Any]] = set()
+
+
+def _install() -> None:
+    """Install the seams, unless they are there."""
+    with _installing:
+        if _wrapped:
+            return
+        _wrap(EmailMessage, "send", _send)
+        for base, seams in _SEAMS.items():
+            for kind in _with_subclasses(base):
+                for name, instead in seams.items():
+                    _wrap(kind, name, instead)
+            _follow(base, seams)
+
+
+def _with_subclasses(kind: Any) -> Iterator[type]:
+    yield kind
+    for other in kind.__subclasses__():
+        yield from _with_subclasses(other)
+
+
+def _follow(base: Any, seams: dict[str, Instead]) -> None:
+    """Have the seams also in subclasses that are made later: a backend is often imported for its first mail."""
+
+    def __init_subclass__(cls: type, **kwargs: Any) -> None:
+        super(base, cls).__init_subclass__(**kwargs)
+        for name, instead in seams.items():
+            _wrap(cls, name, instead)
+
+    base.__init_subclass__ = classmethod(__init_subclass__)
+
+
+def _wrap(kind: Any, name: str, instead: Instead) -> None:
+    """Wrap a method where a class defines it itself; a class that inherits it has the wrapper of its base."""
+    original = vars(kind).get(name)
+    if not callable(original) or original in _wrapped:
+        return
+
+    @wraps(original)
+    def seam(self: Any, *args: Any, **kwargs: Any) -> Any:
+        caught = Caught.current.get()
+        if caught is None:
+            return original(self, *args, **kwargs)
+        return instead(caught, original, self, *args, **kwargs)
+
+    _wrapped.add(seam)
+    setattr(kind, name, seam)

@@ -1,0 +1,305 @@
+"""Rehearsals: a write runs as it would, is checked as a commit would check it, and is rolled back.
+
+Nothing of it is left: no row, callback, mail, file, nor a change for subscribers. Values of sequences are used up, as
+by any transaction that is rolled back. What no transaction undoes is refused before it happens: a write to another
+database, a table without transactions, a statement that commits.
+
+Not seen is what the code of the project does without Django: a task that is put into a queue at once (``task.delay()``
+in place of ``transaction.on_commit``), a request to another server, a file that Python's own ``open`` writes, an entry
+of the cache. An exposure whose hooks do such things says that it cannot be tried.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any, Final
+
+from django.apps import apps
+from django.conf import settings as django_settings
+from django.db import DatabaseError, IntegrityError, connections, router, transaction
+from django.db.models import Model
+
+from ..context.databases import engine_without_undo
+from ..context.rehearsing import Caught, CaughtMail, catching
+from ..context.request import MCPRequest
+from ..exceptions import ToolError
+from ..orm.database_writes import one_transaction
+from ..orm.query_limits import OutcomeUnknown
+from .statements import Statement, TableName, table_name
+
+logger = logging.getLogger("mcp_django.tools")
+
+# Maximum number of seconds to wait for a lock.
+MAX_WAIT: Final = 1.0
+OTHER_STATEMENTS: Final = "other statements"
+REFUSED: Final = "This write cannot be tried first: {}. Nothing was changed."
+OTHER_DATABASE: Final = "the project's code writes to another database, where it could not be rolled back"
+NO_TRANSACTIONS: Final = "a table that it writes has no transactions"
+COMMITS: Final = "the project's code runs a statement that ends the transaction"
+COMMITTED: Final = (
+    "The project's code has ended the transaction in which this was tried, so what it had written before may be "
+    "stored. Look at the data before you go on, and tell the operator."
+)
+# Apps whose tables every write may touch, of which no caller needs to know.
+OWN_APPS: Final = ("mcp_django", "admin", "contenttypes", "sessions")
+# What MySQL and MariaDB do not commit at once, of the statements whose table is not understood.
+NOT_COMMITTING: Final = frozenset({"INSERT", "REPLACE", "UPDATE", "DELETE", "SELECT", "WITH", "DO"})
+DELETING: Final = frozenset({"DELETE", "REPLACE"})
+# What SQLite says of a broken foreign key when it commits.
+BROKEN_KEY: Final = "FOREIGN KEY constraint failed"
+
+
+class NotRehearsable(ToolError):
+    """Raised when a write cannot be tried because something of it could not be rolled back. It is not done."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(REFUSED.format(reason))
+
+
+class Rehearsal:
+    """A block that runs a write of rows of ``model``, checks the constraints, and is always rolled back.
+
+    The block runs in a transaction of its own on the database of the model and on that of the admin's history, or in a
+    savepoint where one is open. It waits at most a second for a lock. SQLite's lock for writing is held as long as the
+    block runs, as by the write itself. Errors go out as those of the write would; what a commit would refuse raises the
+    same ``IntegrityError`` when the block ends. Raises ``NotRehearsable`` for what could not be rolled back.
+
+    Instances that the block saves keep their keys and values: read the rows again for the write itself. Answers and
+    confirmations that the block uses up stay used. ``request`` gets its attributes back.
+
+    ``tables`` are the names (``db_table``) of the tables that the write is known to touch; they may be set until
+    ``also_written`` is asked for. ``callbacks`` are the names of the functions of the project that would run after the
+    commit.
+    """
+
+    def __init__(self, model: type[Model], tables: Collection[str] = (), request: MCPRequest | None = None) -> None:
+        self.model = model
+        self.tables = tables
+        self.request = request
+        self.callbacks: list[str] = []
+        self._caught = Caught()
+        self._written: dict[tuple[str, TableName], set[Statement]] = {}
+        self._has_others = False
+        self._refusal: NotRehearsable | None = None
+        self._block = self._run()
+
+    def __enter__(self) -> "Rehearsal":
+        self._block.__enter__()
+        return self
+
+    def __exit__(self, *raised: Any) -> bool | None:
+        return self._block.__exit__(*raised)
+
+    @property
+    def mails(self) -> list[CaughtMail]:
+        """The mail that would have been sent before the commit."""
+        return self._caught.mails
+
+    @property
+    def files_untried(self) -> list[str]:
+        """The names of files that would have been stored or deleted before the commit, each once."""
+        return self._caught.files
+
+    @property
+    def also_written(self) -> list[str]:
+        """The tables besides ``tables`` that got rows, changes or deletions, and "other statements" for what is not
+        understood. What triggers of the database write is not seen."""
+        left_out = {
+            using: {*_own_tables(using), *(_name_of(using, table) for table in self.tables)}
+            for using in {using for using, _ in self._written}
+        }
+        found = [".".join(name) for using, name in self._written if name not in left_out[using]]
+        if self._has_others:
+            found.append(OTHER_STATEMENTS)
+        return list(dict.fromkeys(found))
+
+    @contextmanager
+    def _run(self) -> Iterator[None]:
+        self._check_engines()
+        state = vars(self.request) if self.request is not None else {}
+        before = dict(state)
+        broken: dict[str, Counter[Any]] = {}
+        try:
+            with catching() as self._caught, one_transaction(self.model, max_wait=MAX_WAIT) as aliases:
+                opened = {using: connections[using].savepoint() for using in aliases}
+                registered = {using: len(connections[using].run_on_commit) for using in aliases}
+                with self._watched(aliases):
+                    yield
+                for using, first in registered.items():
+                    self.callbacks += _callbacks(connections[using].run_on_commit[first:])
+                for using in aliases:
+                    broken[using] = self._check_constraints(using)
+                for using, savepoint in opened.items():
+                    _roll_back(using, savepoint)
+        finally:
+            self._forget_rows()
+            for name in state.keys() - before.keys():
+                del state[name]
+            state.update(before)
+        for using, rows in broken.items():
+            # SQLite's commit only refuses what was not broken before.
+            if rows and rows - _broken_keys(using, self._tables_of(using)):
+                raise IntegrityError(BROKEN_KEY)
+
+    # What the statements write
+
+    def _check_engines(self) -> None:
+        using = router.db_for_write(self.model)
+        names = {self.model._meta.db_table, *self.tables}
+        if not connections[using].features.supports_transactions:
+            raise NotRehearsable(NO_TRANSACTIONS)
+        if any(engine_without_undo(using, name) for name in names):
+            raise NotRehearsable(NO_TRANSACTIONS)
+
+    @contextmanager
+    def _watched(self, aliases: Collection[str]) -> Iterator[None]:
+        """Watch the statements of this thread on all databases."""
+        with ExitStack() as stack:
+            for using in connections:
+                watch = self._note if using in aliases else self._refuse_elsewhere
+                stack.enter_context(connections[using].execute_wrapper(watch))
+            try:
+                yield
+            except Exception:
+                if self._refusal is None:
+                    raise
+        if self._refusal is not None:
+            # Whatever the code of the project made of it: without the refusal it would have gone on in another way.
+            raise self._refusal
+
+    def _note(self, execute: Any, sql: Any, params: Any, many: bool, context: Any) -> Any:
+        """Run a statement in the transaction, and note which table it writes; refuse what would commit."""
+        connection = context["connection"]
+        statements = Statement.read(Statement.text(sql, connection))
+        for statement in statements:
+            self._check(statement, connection)
+        result = execute(sql, params, many, context)
+        if context["cursor"].rowcount == 0:
+            return result
+        for statement in statements:
+            if statement.table is not None:
+                self._written.setdefault((connection.alias, statement.table), set()).add(statement)
+            elif not statement.reads:
+                self._has_others = True
+        return result
+
+    def _check(self, statement: Statement, connection: Any) -> None:
+        if statement.ends:
+            self._refuse(COMMITS)
+        if statement.table is not None:
+            if engine_without_undo(connection.alias, statement.table[-1]):
+                self._refuse(NO_TRANSACTIONS)
+        elif connection.vendor == "mysql" and not statement.reads and statement.word not in NOT_COMMITTING:
+            self._refuse(COMMITS)
+
+    def _refuse_elsewhere(self, execute: Any, sql: Any, params: Any, many: bool, context: Any) -> Any:
+        """Run a statement on another database if it only reads, or writes tables of this app."""
+        connection = context["connection"]
+        for statement in Statement.read(Statement.text(sql, connection)):
+            if not (statement.reads or statement.ends or statement.table in _own_tables(connection.alias)):
+                logger.warning("A write cannot be tried, because code of it writes to %r", connection.alias)
+                self._refuse(OTHER_DATABASE)
+        return execute(sql, params, many, context)
+
+    def _refuse(self, reason: str) -> None:
+        self._refusal = NotRehearsable(reason)
+        raise self._refusal
+
+    # Constraints that a commit checks
+
+    def _check_constraints(self, using: str) -> "Counter[Any]":
+        """Check what the database puts off until the commit; return SQLite's broken keys, old ones too."""
+        connection: Any = connections[using]
+        if connection.needs_rollback or not connection.features.can_defer_constraint_checks:
+            return Counter()
+        if connection.vendor == "sqlite":
+            return _broken_keys(using, self._tables_of(using))
+        connection.check_constraints()
+        return Counter()
+
+    def _tables_of(self, using: str) -> list[str]:
+        """Return the tables of a database whose foreign keys the block may have broken: those that it wrote, and those
+        that refer to rows that it deleted, or to columns that it changed."""
+        written = {name: statements for (alias, name), statements in self._written.items() if alias == using}
+        quote: Any = connections[using].ops.quote_name
+        found: dict[str, None] = {}
+        for model in apps.get_models(include_auto_created=True):
+            opts: Any = model._meta
+            own = _name_of(using, opts.db_table)
+            if own in written:
+                found[opts.db_table] = None
+            for field in opts.local_concrete_fields:
+                target: Any = field.remote_field and field.remote_field.model
+                if target is None or (statements := written.get(_name_of(using, target._meta.db_table))) is None:
+                    continue
+                assignment = f"{quote(field.target_field.column)} = "
+                if any(one.word in DELETING or assignment in one.assigned for one in statements):
+                    found[opts.db_table] = None
+        return list(found)
+
+    def _forget_rows(self) -> None:
+        """Empty the caches of Django's own that may hold rows of the block."""
+        names = {name[-1] for _, name in self._written}
+        for label in ("contenttypes", "sites"):
+            for model in apps.app_configs[label].get_models() if label in apps.app_configs else ():
+                manager: Any = model._default_manager
+                if model._meta.db_table in names and hasattr(manager, "clear_cache"):
+                    manager.clear_cache()
+
+
+def _roll_back(using: str, savepoint: Any) -> None:
+    """Roll the block back; raise ``OutcomeUnknown`` if its transaction is another one by now."""
+    connection: Any = connections[using]
+    if not connection.needs_rollback:
+        try:
+            connection.savepoint_rollback(savepoint)
+        except DatabaseError as error:
+            logger.error("%s", COMMITTED, exc_info=error)
+            raise OutcomeUnknown(COMMITTED) from error
+    transaction.set_rollback(True, using=using)
+
+
+def _broken_keys(using: str, tables: Collection[str]) -> "Counter[Any]":
+    """Return the foreign keys of SQLite's tables that refer to no row."""
+    connection = connections[using]
+    found = Counter[Any]()
+    with connection.cursor() as cursor:
+        existing = set(connection.introspection.table_names(cursor))
+        for table in existing.intersection(tables):
+            cursor.execute(f"PRAGMA foreign_key_check({connection.ops.quote_name(table)})")
+            found.update(cursor.fetchall())
+    return found
+
+
+def _name_of(using: str, table: str) -> TableName:
+    return table_name(connections[using].ops.quote_name(table))
+
+
+def _own_tables(using: str) -> set[TableName]:
+    """Return the tables of this app and of Django, which no caller needs to know of."""
+    installed = [apps.app_configs[label] for label in OWN_APPS if label in apps.app_configs]
+    names = [model._meta.db_table for app in installed for model in app.get_models()]
+    caches = django_settings.CACHES.values()
+    names += [cache["LOCATION"] for cache in caches if cache["BACKEND"].endswith(".db.DatabaseCache")]
+    return {_name_of(using, name) for name in names}
+
+
+def _callbacks(registered: Collection[Any]) -> list[str]:
+    """Return the names of the project's functions among those that would run after the commit."""
+    names = [_name_of_callback(function) for _, function, _ in registered]
+    return [name for name in names if not name.startswith("mcp_django.")]
+
+
+def _name_of_callback(function: Any) -> str:
+    while isinstance(function, partial):
+        function = function.func
+    owner = getattr(function, "__self__", None)
+    if hasattr(owner, "apply_async"):
+        # A task of Celery.
+        task: Any = owner
+        return str(task.name)
+    kind = type(function)
+    module = getattr(function, "__module__", None) or kind.__module__
+    return f"{module}.{getattr(function, '__qualname__', kind.__qualname__)}"
