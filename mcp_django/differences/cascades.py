@@ -41,7 +41,7 @@ class DeletionCollector(Collector):
     """
 
     def __init__(self, using: str, rows: Sequence[Model]) -> None:
-        super().__init__(using=using, origin=rows)
+        super().__init__(using=using)
         self.changed: dict[type[Model], set[Any]] = defaultdict(set)
         self.looked_at: set[type[Model]] = set()
         self.left: set[str] = set()
@@ -101,7 +101,7 @@ class DeletionCollector(Collector):
         """Read rows that refer to others: only keys, unless Django has to make their parent rows of the columns."""
         opts = rows.model._meta
         if not opts.concrete_model._meta.parents:
-            relations = get_candidate_relations_to_delete(opts)
+            relations: Iterable[Any] = get_candidate_relations_to_delete(opts)
             targets = (relation.field.foreign_related_fields for relation in relations)
             rows = rows.only(*{field.attname for field in chain.from_iterable(targets)})
         self._read(rows)
@@ -127,14 +127,15 @@ class DeletionCollector(Collector):
 
     def _follow(self, rows: Sequence[Model]) -> None:
         """Collect what refers to rows that are to go where Django leaves it to the database or the project."""
-        for relation in get_candidate_relations_to_delete(rows[0]._meta):
+        relations: Iterable[Any] = get_candidate_relations_to_delete(rows[0]._meta)
+        for relation in relations:
             field = relation.field
             on_delete = field.remote_field.on_delete
             if on_delete is not DO_NOTHING and on_delete is not DB_CASCADE and on_delete not in DB_CHANGES:
                 continue
             related_model = relation.related_model
             # No manager: the database sees rows that managers hide.
-            every = QuerySet(related_model, using=self.using)
+            every: QuerySet[Any] = QuerySet(related_model, using=self.using)
             for batch in self.get_del_batches(rows, [field]):
                 found = every.filter(**{f"{field.name}__in": batch})
                 if on_delete is DO_NOTHING:
@@ -153,13 +154,19 @@ def concrete(model: type[Model]) -> type[Model]:
     return owner
 
 
+def with_parents(model: type[Model]) -> list[type[Model]]:
+    """Return the models whose tables hold parts of a row: its own, and all its parents in multi-table inheritance."""
+    found = [concrete(model)]
+    for child in found:
+        links: list[Any] = [link for link in child._meta.parents.values() if link is not None]
+        found += [parent for link in links if (parent := concrete(link.remote_field.model)) not in found]
+    return found
+
+
 def keys_of(row: Model) -> dict[type[Model], Any]:
     """Return the primary keys of a row in its own table and in those of all its parents, by concrete model."""
-    keys: dict[type[Model], Any] = {}
-    pending = [(concrete(type(row)), row.pk)]
-    while pending:
-        model, key = pending.pop()
-        keys[model] = key
-        links = [link for link in model._meta.parents.values() if link is not None]
-        pending += [(concrete(link.remote_field.model), getattr(row, link.attname)) for link in links]
+    keys: dict[type[Model], Any] = {concrete(type(row)): row.pk}
+    for model in with_parents(type(row)):
+        links: list[Any] = [link for link in model._meta.parents.values() if link is not None]
+        keys.update((concrete(link.remote_field.model), getattr(row, link.attname)) for link in links)
     return keys

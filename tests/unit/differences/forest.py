@@ -6,13 +6,13 @@ which only Django 6.1 can let it do.
 
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from django.apps.registry import Apps
 from django.contrib.contenttypes.fields import GenericForeignKey, GenericRelation
 from django.contrib.contenttypes.models import ContentType
+from django.core.management.color import no_style
 from django.db import connection, models
 
 registry = Apps(["tests.testapp"])
@@ -241,16 +241,17 @@ if hasattr(models, "DB_CASCADE"):
         class Meta(Base):
             db_table = "forest_rope"
 
-    class Pump(models.Model):
-        well = models.ForeignKey(Well, models.DB_SET_DEFAULT, db_default=1)
+    MODELS += [Well, Bucket, Drop, Rope]
+    # Foreign keys of MySQL have no SET DEFAULT.
+    if connection.vendor != "mysql":
 
-        class Meta(Base):
-            db_table = "forest_pump"
+        class Pump(models.Model):
+            well = models.ForeignKey(Well, models.DB_SET_DEFAULT, db_default=1)
 
-    MODELS += [Well, Bucket, Drop, Rope, Pump]
-    if connection.vendor == "mysql":
-        # Its foreign keys have no SET DEFAULT.
-        MODELS.remove(Pump)
+            class Meta(Base):
+                db_table = "forest_pump"
+
+        MODELS += [Pump]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -266,38 +267,23 @@ def forest(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
                 editor.delete_model(model)
 
 
-Dump = dict[str, dict[tuple[Any, ...], dict[str, Any]]]
+def tables() -> list[type[models.Model]]:
+    """Return all models that have tables, those of links too."""
+    found = registry.get_models(include_auto_created=True)
+    return [model for model in found if not model._meta.proxy]
 
 
-def dump() -> Dump:
-    """Return all rows of all tables of the models, as the database's driver gives them: by table, key and column."""
-    found: Dump = {}
-    for model in registry.get_models(include_auto_created=True):
-        if model._meta.proxy or (model not in MODELS and not model._meta.auto_created):
-            continue
-        keys = [field.column for field in model._meta.pk_fields]
-        columns = [field.column for field in model._meta.local_concrete_fields]
-        with connection.cursor() as cursor:
-            names = ", ".join(map(connection.ops.quote_name, columns))
-            cursor.execute(f"SELECT {names} FROM {connection.ops.quote_name(model._meta.db_table)}")
-            rows = [dict(zip(columns, row, strict=True)) for row in cursor.fetchall()]
-        found[model._meta.db_table] = {tuple(row[key] for key in keys): row for row in rows}
-    return found
-
-
-@contextmanager
-def changing() -> Iterator[dict[str, tuple[set[Any], set[Any], set[Any]]]]:
-    """Give the keys of rows that were changed, added and deleted in the block, by table, once it has ended."""
-    before = dump()
-    found: dict[str, tuple[set[Any], set[Any], set[Any]]] = {}
-    yield found
-    after = dump()
-    for table, rows in before.items():
-        now = after[table]
-        changed = {key for key in rows.keys() & now.keys() if rows[key] != now[key]}
-        kinds = changed, now.keys() - rows.keys(), rows.keys() - now.keys()
-        if any(kinds):
-            found[table] = kinds
+@pytest.fixture
+def first(db: None) -> Any:
+    """Plant trees that stay, on the first of which others hang by default."""
+    # Those of the models here are gone with each test.
+    ContentType.objects.clear_cache()
+    tree = Tree.objects.create(pk=1, name="first", code="first")
+    with connection.cursor() as cursor:
+        for sql in connection.ops.sequence_reset_sql(no_style(), [Tree]):
+            cursor.execute(sql)
+    plant(0)
+    return tree
 
 
 def plant(number: int) -> Any:

@@ -3,35 +3,37 @@
 from typing import Any
 
 import pytest
-from django.contrib.contenttypes.models import ContentType
-from django.core.management.color import no_style
-from django.db import connection
 from django.db.models import ProtectedError
 
 from mcp_django.differences.cascades import DeletionCollector, TooManyRows
-from tests.unit.differences import forest
-from tests.unit.differences.forest import Bird, Elm, Mast, Oak, RedOak, Shade, Tree, changing, grow, plant
-from tests.unit.differences.forest import forest as _forest  # noqa: F401
+from tests.factories import make_book
+from tests.unit.differences.all_rows import changing, key_text
+from tests.unit.differences.forest import (
+    Bird,
+    Elm,
+    Ghost,
+    Mast,
+    Oak,
+    RedOak,
+    Remark,
+    Shade,
+    Sign,
+    Tree,
+    first,  # noqa: F401
+    forest,  # noqa: F401
+    grow,
+    plant,
+    registry,
+    tables,
+)
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db, pytest.mark.usefixtures("first")]
+MODELS: Any = registry.all_models["testapp"]
 
 
-@pytest.fixture(autouse=True)
-def others() -> Any:
-    """Rows that stay, the first of which others refer to by default."""
-    # Those of the models here are gone with each test.
-    ContentType.objects.clear_cache()
-    tree = Tree.objects.create(pk=1, name="first", code="first")
-    with connection.cursor() as cursor:
-        for sql in connection.ops.sequence_reset_sql(no_style(), [Tree]):
-            cursor.execute(sql)
-    plant(0)
-    return tree
-
-
-def found_of(collector: DeletionCollector) -> dict[str, tuple[set[Any], set[Any]]]:
-    """Return the tables with the texts of keys that go, and of those that change."""
-    found: dict[str, tuple[set[Any], set[Any]]] = {}
+def found_of(collector: DeletionCollector) -> dict[str, tuple[set[str], set[str]]]:
+    """Return the texts of the keys that change, and of those that go, by table."""
+    found: dict[str, tuple[set[str], set[str]]] = {}
     for position, kind in enumerate((collector.changed, collector.deleted)):
         for model, keys in kind.items():
             table = found.setdefault(model._meta.db_table, (set(), set()))
@@ -39,25 +41,20 @@ def found_of(collector: DeletionCollector) -> dict[str, tuple[set[Any], set[Any]
     return found
 
 
-def key_text(key: Any) -> str:
-    return ",".join(map(str, key if isinstance(key, tuple) else (key,))).replace("-", "")
-
-
 def check(rows: list[Any]) -> DeletionCollector:
     """Compare what is found with what a deletion then does, in all tables."""
     collector = DeletionCollector("default", rows)
     found = found_of(collector)
-    with changing() as happened:
+    with changing(tables()) as happened:
         for row in rows:
             row.delete()
 
     # Nothing is changed that was not found, and what is found is either changed or deleted.
-    for table, (changed, added, deleted) in happened.items():
-        assert not added
-        gone = {key_text(key) for key in deleted}
+    for table, kinds in happened.items():
+        gone = {key for key, kind in kinds.items() if kind == "deleted"}
+        changed = kinds.keys() - gone
         assert gone == found[table][1], table
-        assert {key_text(key) for key in changed} <= found[table][0], table
-        assert found[table][0] <= {key_text(key) for key in changed} | gone, table
+        assert changed <= found[table][0] <= changed | gone, table
     assert {table for table, keys in found.items() if any(keys)} == happened.keys()
     assert happened.keys() <= {model._meta.db_table for model in collector.looked_at}
     return collector
@@ -121,42 +118,40 @@ def test_more_rows_than_are_kept_are_not_even_read(settings: Any, django_assert_
         DeletionCollector("default", [oak])
     Mast.objects.all().delete()
 
-    for model in (forest.Sign, forest.Remark, forest.Ghost):
+    for model in (Sign, Remark, Ghost):
         model.objects.all().delete()
     tree = Tree.objects.create(name="T", code="T")
-    forest.Sign.objects.bulk_create(forest.Sign(tree=tree) for _ in range(9))
+    Sign.objects.bulk_create(Sign(tree=tree) for _ in range(9))
     DeletionCollector("default", [tree])
-    forest.Remark.objects.create(target=tree)
+    Remark.objects.create(target=tree)
     with pytest.raises(TooManyRows):
         DeletionCollector("default", [tree])
-    forest.Remark.objects.bulk_create(forest.Remark(target=tree) for _ in range(99))
+    Remark.objects.bulk_create(Remark(target=tree) for _ in range(99))
     with pytest.raises(TooManyRows):
         DeletionCollector("default", [tree])
 
 
 def test_what_is_protected_is_told_as_by_the_deletion() -> None:
-    from tests.factories import make_book
-
     book = make_book()
     with pytest.raises(ProtectedError):
         DeletionCollector("default", [book.author])
 
 
-@pytest.mark.skipif(not hasattr(forest, "Well"), reason="Django 6.1 lets the database delete rows")
+@pytest.mark.skipif("well" not in MODELS, reason="Django 6.1 lets the database delete rows")
 def test_what_the_database_itself_deletes_and_changes_is_found() -> None:
-    first = forest.Well.objects.create(pk=1, name="first")
-    well = forest.Well.objects.create(pk=2, name="deep")
-    for which in (first, well):
+    well, bucket, drop, rope = (MODELS[name] for name in ("well", "bucket", "drop", "rope"))
+    shallow = well.objects.create(pk=1, name="shallow")
+    deep = well.objects.create(pk=2, name="deep")
+    for which in (shallow, deep):
         for hidden in (False, True):
-            bucket = forest.Bucket(well=which, hidden=hidden)
-            bucket.save_base(force_insert=True)
-            forest.Drop.objects.create(bucket_id=bucket.pk)
-        forest.Rope.objects.create(well=which)
-        if forest.Pump in forest.MODELS:
-            forest.Pump.objects.create(well=which)
-    collector = check([well])
+            made = bucket.objects.create(well=which, hidden=hidden)
+            drop.objects.create(bucket_id=made.pk)
+        for model in (rope, *([MODELS["pump"]] if "pump" in MODELS else [])):
+            model.objects.create(well=which)
+    collector = check([deep])
     assert {model.__name__: len(keys) for model, keys in collector.deleted.items()} == {
         "Well": 1,
         "Bucket": 2,
         "Drop": 2,
     }
+    assert {model.__name__ for model in collector.changed} == {"Rope", *(["Pump"] if "pump" in MODELS else [])}
