@@ -4,7 +4,7 @@ A write is first prepared: its row is locked and the caller's permission is chec
 transaction. In between, the call can ask whether to go on.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, ClassVar, Final, Literal
 
@@ -23,8 +23,10 @@ from ..orm.access import ModelAccess
 from ..orm.column_values import pk_text, render
 from ..orm.database_writes import refusals
 from ..orm.labels import label_of
+from ..orm.pagination import chunks
 from ..orm.row_finder import RowFinder
 from ..orm.row_reading import FoundRow
+from ..orm.undecodable_values import all_readable
 from .row_expressions import RowExpressions
 
 Permission = Literal["add", "change", "delete"]
@@ -74,6 +76,30 @@ class Write:
     def perform(self) -> dict[str, Any]:
         """Write the rows, and return the members of the result."""
         raise NotImplementedError
+
+    def lock(self, read: Callable[[], Sequence[Model]]) -> Sequence[Model]:
+        """Lock the rows that ``read`` finds until the transaction ends, and return them as they are then.
+
+        Raises ``ToolError`` if others have changed meanwhile which rows these are.
+        """
+        rows = read()
+        model = self.exposure.model
+        using = router.db_for_write(model)
+        if not connections[using].features.has_select_for_update:
+            return rows
+        keys = [row.pk for row in rows]
+        locking = model._base_manager.using(using).select_for_update().order_by("pk")
+        with all_readable():
+            locked = {row.pk: row for chunk in chunks(keys) for row in locking.filter(pk__in=chunk)}
+        rows = read()
+        is_changed = [row.pk for row in rows] != keys
+        if not is_changed and reads_snapshots(using):
+            names = [field.attname for field in self.exposure.opts.concrete_fields]
+            pairs = ((row, locked.get(row.pk)) for row in rows)
+            is_changed = any(getattr(row, name) != getattr(now, name, None) for row, now in pairs for name in names)
+        if is_changed:
+            raise ToolError("Someone else was changing these rows. Nothing was changed. Repeat the call.")
+        return rows
 
     def allows(self, *obj: Model) -> bool:
         """Return whether the caller has the permission for the model, or for this row."""
