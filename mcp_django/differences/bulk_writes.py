@@ -7,12 +7,11 @@ does not.
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Final
+from typing import Any
 
 from django.db import router
 from django.db.models import Model
 
-from ..context.confirmation import quoted
 from ..emulation.deleting import Deleting
 from ..emulation.picked_rows import Selection
 from ..emulation.saving import MAX_LABELS, RowPage
@@ -22,10 +21,7 @@ from ..orm.database_writes import refusals
 from ..orm.labels import label_of
 from ..orm.tool_arguments import Arguments
 from .row_expressions import RowExpressions
-from .writes import RefusedRows, Write
-
-# Maximum characters of a value in a preview.
-MAX_VALUE: Final = 200
+from .writes import RefusedRows, Write, assigned, in_words
 
 
 class BulkWrite(Write):
@@ -92,10 +88,9 @@ class BulkUpdate(BulkWrite):
         first = self.rows[0]
         given = self.expressions.values_for(first, label_of(self.exposure, first) or str(first.pk))
         labels = RowPage(self.model, first).saving(given, self.tool).check()
-        told = {name: str(value)[:MAX_VALUE] for name, value in values.items()}
-        meant = {name: f" ({quoted(label)})" for name, label in labels.items() if name in plain}
-        assigned = ", ".join(f"{name} = {quoted(value)}{meant.get(name, '')}" for name, value in told.items())
-        self.message = f"This changes {counted(self.rows)} of {self.exposure.label}: {assigned}."
+        meant = {name: label for name, label in labels.items() if name in plain}
+        told = in_words(values)
+        self.message = f"This changes {counted(self.rows)} of {self.exposure.label}: {assigned(told, meant)}."
         self.question = f"{self.message}\n\n{self.selection.listing}"
         self.picked = {"model": self.exposure.label, "rows": len(self.rows), "objects": self.selection.labels}
         self.shown = {**self.picked, "values": told}

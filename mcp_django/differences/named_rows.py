@@ -18,13 +18,14 @@ from ..orm.labels import label_of
 from ..orm.row_finder import RowFinder
 from ..orm.tool_arguments import Arguments
 from ..orm.unique_keys import PK, UniqueKey
+from .row_expressions import RowExpressions
 from .writes import RefusedRows, Write
 
 
 class NamedRow:
-    """One of the rows: the ``key`` that names it, the ``values`` to save, and the row, None if it has to be created."""
+    """One of the rows: its key as it is told, the values to save, and the row, None if it has to be created."""
 
-    def __init__(self, told: str, values: Mapping[str, Any], row: Model | None) -> None:
+    def __init__(self, told: str, values: RowExpressions, row: Model | None) -> None:
         self.told = told
         self.values = values
         self.row = row
@@ -45,7 +46,6 @@ class NamedRows(Write):
         self.by = arguments.names("by", UniqueKey.MAX_FIELDS) if "by" in arguments else [PK]
         self.create_missing = arguments.flag("create_missing")
         self.given = _rows(arguments, self.by)
-        self.asks = len(self.given) > self.MAX_UNASKED
 
     @property
     def bound(self) -> Mapping[str, Any]:
@@ -67,20 +67,21 @@ class NamedRows(Write):
             found[:] = key.find(keys)
             return [row for row in found if row is not None]
 
-        rows = self.lock(read)
+        locked = self.lock(read)
         self._check_missing([text for text, row in zip(told, found, strict=True) if row is None])
         self._check_twice(told, keys, found)
 
         # Then check that the caller may write each of them.
-        for row in rows:
-            request.go_to(self.exposure, "change", row.pk)
-            if not self.allows(row):
-                label = label_of(self.exposure, row) or pk_text(row.pk)
+        for one in locked:
+            request.go_to(self.exposure, "change", one.pk)
+            if not self.allows(one):
+                label = label_of(self.exposure, one) or pk_text(one.pk)
                 raise NotPermitted(f"You may not change {label} of {self.exposure.label}. Nothing was changed.")
-        self.rows = [
-            NamedRow(text, given if row is None and names else _without(given, self.by), row)
-            for text, given, row in zip(told, self.given, found, strict=True)
-        ]
+        self.rows = []
+        for text, given, row in zip(told, self.given, found, strict=True):
+            values = given if row is None and names else _without(given, self.by)
+            self.rows.append(NamedRow(text, RowExpressions.read(self.model, values), row))
+        self.asks = len(self.rows) > self.MAX_UNASKED or self.asks_for(*(named.values for named in self.rows))
         self.affected = [row if row is not None else text for text, row in zip(told, found, strict=True)]
         count = len(self.rows)
         self.message = f"This changes {count} row{'s' if count != 1 else ''} of {self.exposure.label}."
@@ -121,10 +122,11 @@ class NamedRows(Write):
                 before = dict(vars(row))
             using = router.db_for_write(self.exposure.model, instance=row)
             with refused.row(named.told, using):
-                saving = RowPage(self.model, row).saving(named.values, self.tool)
+                values = named.values.plain if row is None else named.values.values_for(row)
+                saving = RowPage(self.model, row).saving(values, self.tool)
                 written, names = saving.save()
                 self.messages += saving.messages
-                saved.append((written, before, {*named.values, *names}))
+                saved.append((written, before, {*values, *names}))
                 self.request.mcp.progress(number, len(self.rows))
             if refused.are_enough:
                 break

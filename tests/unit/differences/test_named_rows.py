@@ -227,3 +227,38 @@ def test_the_rows_are_found_by_one_query_whatever_their_number(root):
         return sum('"isbn" IN' in sql or "`isbn` IN" in sql for sql in found)
 
     assert reads(2) == reads(12)
+
+
+def test_rows_hold_expressions_over_themselves(root):
+    books("A1", "A2")
+    rows = [
+        {"isbn": "A1", "price": {"field": "price*1.10", "round": "0.10"}},
+        {"isbn": "A2", "pages": {"field": "pages+3"}},
+    ]
+    root.mcp.record.is_keyed = True
+    call(UPDATE, root, **BOOK, by="isbn", rows=rows)
+    assert prices() == {"A1": Decimal("5.50"), "A2": Decimal("5.00")}
+    assert Book.objects.get(isbn="A2").pages == 3
+
+
+def test_an_expression_that_reads_what_it_writes_asks_without_an_idempotency_key():
+    [book] = books("A1")
+    client = MCPClient(make_superuser(), capabilities={})
+    rise = {"price": {"field": "price*2"}}
+    calls = [{**BOOK, "pk": book.pk, "values": rise}, {**BOOK, "rows": [{"pk": book.pk, **rise}]}]
+    for number, arguments in enumerate(calls, 1):
+        asked = client.call("update_record", **arguments).structured
+        assert asked["confirmation_required"] is True
+        book.refresh_from_db()
+        assert book.price == Decimal("5.00") * 2 ** (2 * number - 2)
+        client.call("update_record", **arguments, confirm_token=asked["confirm_token"])
+        # The key makes a repeated call write once.
+        for _ in range(2):
+            done = client.call("update_record", **arguments, idempotency_key=f"rise {number}").structured
+            assert done["updated"] is True
+        book.refresh_from_db()
+        assert book.price == Decimal("5.00") * 2 ** (2 * number)
+    # An expression over another field gives the same however often it is called.
+    client.call("update_record", **BOOK, pk=book.pk, values={"pages": {"field": "price*1", "round": "1"}})
+    book.refresh_from_db()
+    assert book.pages == 80
