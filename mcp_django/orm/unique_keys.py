@@ -4,17 +4,14 @@ from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Any, ClassVar, Final
 
-from django.db.models import Model, Q
+from django.db.models import Model
 
 from ..exceptions import NotFound, ToolError
 from .access import ModelAccess
 from .allowed_filters import AllowedFilter
 from .column_values import plain_key
-from .conditions import joined
 from .fields import parse_value
-from .pagination import chunks
 from .row_finder import RowFinder
-from .undecodable_values import all_readable
 
 Key = tuple[Any, ...]
 PK: Final = "pk"
@@ -66,22 +63,12 @@ class UniqueKey:
             rows = RowFinder(self.model).by_key([key[0] for key in keys])
             found = {(pk,): row for pk, row in rows.items()}
         else:
-            found = {self._of_row(row): row for row in self._rows(keys)}
+            paths = [allowed.path.column for allowed in self.fields if allowed is not None]
+            found = {self._of_row(row): row for row in RowFinder(self.model).by_values(paths, keys)}
         seen = {key: row for key, row in found.items() if self.model.may_row("view", row)}
         # Some collations find a text in another spelling.
         folded = {_folded(key): row for key, row in seen.items()}
         return [seen.get(key) or folded.get(_folded(key)) if found else None for key in keys]
-
-    def _rows(self, keys: Sequence[Key]) -> Iterator[Model]:
-        paths = [allowed.path.column for allowed in self.fields if allowed is not None]
-        queryset = self.model.exposure.get_queryset(self.model.request)
-        for chunk in chunks(keys):
-            if len(paths) == 1:
-                condition = Q((f"{paths[0]}__in", [key[0] for key in chunk]))
-            else:
-                condition = joined("or", [Q(*zip(paths, key, strict=True)) for key in chunk])
-            with all_readable():
-                yield from queryset.filter(condition)
 
     def _of_row(self, row: Model) -> Key:
         columns = [getattr(allowed.path.field, "attname", "") for allowed in self.fields if allowed is not None]
