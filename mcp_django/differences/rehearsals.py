@@ -2,7 +2,7 @@
 
 Nothing of it is left: no row, callback, mail, file, nor a change for subscribers. Values of sequences are used up, as
 by any transaction that is rolled back. What no transaction undoes is refused before it happens: a write to another
-database or in another thread, a table without transactions, a statement that commits.
+database, a table without transactions, a statement that commits.
 
 Not seen is what the code of the project does without Django: a task that is put into a queue at once (``task.delay()``
 in place of ``transaction.on_commit``), a request to another server, a file that Python's own ``open`` writes, an entry
@@ -35,7 +35,7 @@ logger = logging.getLogger("mcp_django.tools")
 MAX_WAIT: Final = 1.0
 OTHER_STATEMENTS: Final = "other statements"
 REFUSED: Final = "This write cannot be tried first: {}. Nothing was changed."
-ELSEWHERE: Final = "the project's code writes to another database, or by another connection, and keeps what it wrote"
+OTHER_DATABASE: Final = "the project's code writes to another database, where it could not be rolled back"
 NO_TRANSACTIONS: Final = "a table that it writes has no transactions"
 COMMITS: Final = "the project's code runs a statement that ends the transaction"
 COMMITTED: Final = (
@@ -46,7 +46,6 @@ COMMITTED: Final = (
 OWN_APPS: Final = ("mcp_django", "admin", "contenttypes", "sessions")
 # What MySQL and MariaDB do not commit at once, of the statements whose table is not understood.
 NOT_COMMITTING: Final = frozenset({"INSERT", "REPLACE", "UPDATE", "DELETE", "SELECT", "WITH", "DO"})
-CHANGING: Final = frozenset({"UPDATE", "DELETE"})
 DELETING: Final = frozenset({"DELETE", "REPLACE"})
 # What SQLite says of a broken foreign key when it commits.
 BROKEN_KEY: Final = "FOREIGN KEY constraint failed"
@@ -123,10 +122,7 @@ class Rehearsal:
         before = dict(state)
         broken: dict[str, Counter[Any]] = {}
         try:
-            with (
-                catching(self._refuse_elsewhere) as self._caught,
-                one_transaction(self.model, max_wait=MAX_WAIT) as aliases,
-            ):
+            with catching() as self._caught, one_transaction(self.model, max_wait=MAX_WAIT) as aliases:
                 opened = {using: connections[using].savepoint() for using in aliases}
                 registered = {using: len(connections[using].run_on_commit) for using in aliases}
                 with self._watched(aliases):
@@ -180,12 +176,11 @@ class Rehearsal:
         for statement in statements:
             self._check(statement, connection)
         result = execute(sql, params, many, context)
+        if context["cursor"].rowcount == 0:
+            return result
         for statement in statements:
             if statement.table is not None:
-                # The number of rows is not known before they are read, where the statement returns them.
-                is_counted = statement.word in CHANGING and "RETURNING" not in str(sql)
-                if not is_counted or context["cursor"].rowcount != 0:
-                    self._written.setdefault((connection.alias, statement.table), set()).add(statement)
+                self._written.setdefault((connection.alias, statement.table), set()).add(statement)
             elif not statement.reads:
                 self._has_others = True
         return result
@@ -200,12 +195,12 @@ class Rehearsal:
             self._refuse(COMMITS)
 
     def _refuse_elsewhere(self, execute: Any, sql: Any, params: Any, many: bool, context: Any) -> Any:
-        """Run a statement on another database, or in another thread, if it only reads or writes tables of this app."""
+        """Run a statement on another database if it only reads, or writes tables of this app."""
         connection = context["connection"]
         for statement in Statement.read(Statement.text(sql, connection)):
             if not (statement.reads or statement.ends or statement.table in _own_tables(connection.alias)):
-                logger.warning("A write cannot be tried: its code also writes to %r by itself", connection.alias)
-                self._refuse(ELSEWHERE)
+                logger.warning("A write cannot be tried, because code of it writes to %r", connection.alias)
+                self._refuse(OTHER_DATABASE)
         return execute(sql, params, many, context)
 
     def _refuse(self, reason: str) -> None:
