@@ -56,6 +56,8 @@ OWN_NAMES = (
 )
 # The label of the model whose rows are entries of the admin's history.
 HISTORY = "admin.logentry"
+# The label of the model whose rows are the caller's own changes. It is not listed among those of the project.
+CHANGES = "mcp.change"
 RECIPE = (
     "This server gives access to the records of a Django project, limited to what the signed-in user can see and "
     "change. Look at a model with describe_model, then use query_records, aggregate_records and get_record. Pages end "
@@ -272,6 +274,19 @@ class MCPSite:
         if found is None:
             found = self._labels = {exposure.label: exposure for exposure in exposures.values()}
         return found
+
+    def find_exposure(self, label: str) -> ModelExposure | None:
+        """Return the exposure of the model with this label in lower case, None without one: ``mcp.change`` too."""
+        found = self.exposures_by_label.get(label)
+        if found is None and label == CHANGES:
+            return self._changes
+        return found
+
+    @cached_property
+    def _changes(self) -> ModelExposure:
+        from .differences.change_model import ChangeRows
+
+        return ChangeRows(self)
 
     def _forget(self) -> None:
         self.__dict__.pop("_exposures", None)

@@ -193,7 +193,7 @@ SECTIONS: Final[dict[str, dict[str, Setting]]] = {
         "UNDO_DAYS": Setting(
             30,
             whole(0, 3650),
-            "Days for which a change can be taken back, and for which `clear_mcp_changes` keeps it. `0`: changes "
+            "Days for which a change can be taken back, and for which `clear_mcp_sessions` keeps it. `0`: changes "
             "cannot be taken back, and the rows before and after are not kept",
         ),
     },

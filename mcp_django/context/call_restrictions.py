@@ -20,6 +20,7 @@ from ..scopes import Scope
 # The label of an app or of a model.
 LABEL: Final = re.compile(r"[a-z_][a-z0-9_]{0,99}(\.[a-z_][a-z0-9_]{0,99})?")
 MAX_LABELS: Final = 1_000
+CHANGES: Final = "mcp.change"
 READ_ONLY: Final = "read_only"
 MODELS: Final = "models"
 SWITCHES: Final = {"1": True, "true": True, "0": False, "false": False}
@@ -82,6 +83,9 @@ class Narrowing:
         if self.labels is None:
             return True
         opts = model._meta
+        # The caller's own changes: those of models that are left out are left out of its rows.
+        if opts.label_lower == CHANGES:
+            return True
         if opts.auto_created:
             return all(self.admits(item.related_model) for item in opts.fields if item.is_relation)
         return opts.app_label in self.labels or opts.label_lower in self.labels

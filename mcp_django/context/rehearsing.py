@@ -4,13 +4,18 @@ The seams are wrappers around methods of Django's base classes and of their subc
 installs them, and they do nothing unless the code that runs is being tried: a context variable says so, so the mail and
 the files of all other threads and tasks go their way. No setting is changed.
 
+A thread that the tried code starts, and what it gives to a ``ThreadPoolExecutor``, belong to it: their mail and files
+are caught too, and their writes to a database are refused, because they have connections of their own.
+
 A backend for mail that does not inherit from Django's is caught where ``EmailMessage.send`` uses it. Not caught is what
-uses no class of Django: a request to another server, Python's own ``open``, a message to a queue (``task.delay()``).
+uses no class of Django: a request to another server, Python's own ``open``, another process, a message to a queue
+(``task.delay()``).
 """
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import wraps
@@ -20,6 +25,7 @@ from django.core.files.base import ContentFile
 from django.core.files.storage import Storage
 from django.core.mail import EmailMessage
 from django.core.mail.backends.base import BaseEmailBackend
+from django.db import connections
 
 # Gets what is caught, the original method, the instance and the arguments of the call.
 Instead = Callable[..., Any]
@@ -39,8 +45,11 @@ class Caught:
     ``files`` to store or to delete, each once.
 
     ``contents`` has the files as they would be now, by storage and name, for code that reads them again; None for one
-    that would be deleted.
+    that would be deleted. ``elsewhere`` is around the statements of other threads that belong to the write, as
+    :meth:`django.db.backends.base.base.BaseDatabaseWrapper.execute_wrapper` takes it.
     """
+
+    elsewhere: Any = None
 
     mails: list[CaughtMail] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
@@ -48,6 +57,15 @@ class Caught:
 
     # What is caught of the code that this thread or task runs, None unless it is being tried.
     current: ClassVar[ContextVar["Caught | None"]] = ContextVar("mcp_django_caught", default=None)
+
+    @contextmanager
+    def as_current(self) -> Iterator[None]:
+        """Catch what the code of the block does in this thread or task."""
+        before = Caught.current.set(self)
+        try:
+            yield
+        finally:
+            Caught.current.reset(before)
 
     def mail(self, messages: Iterable[Any]) -> int:
         """Note messages in place of sending them; return their number, as a backend does."""
@@ -68,15 +86,17 @@ def is_rehearsing() -> bool:
 
 
 @contextmanager
-def catching() -> Iterator[Caught]:
-    """Catch the mail and the files of the block; yield what is caught. An inner block catches for itself."""
+def catching(elsewhere: Any) -> Iterator[Caught]:
+    """Catch the mail and the files of the block; yield what is caught. An inner block catches for itself.
+
+    For ``elsewhere`` see :class:`Caught`.
+    """
     _install()
-    caught = Caught()
-    before = Caught.current.set(caught)
-    try:
+    caught = Caught(elsewhere)
+    with caught.as_current():
         yield caught
-    finally:
-        Caught.current.reset(before)
+    # A thread that outlives the block keeps what is caught.
+    caught.contents.clear()
 
 
 # What the code gets in place of its mail and its files
@@ -123,6 +143,33 @@ def _size(caught: Caught, original: Any, storage: Any, name: str) -> Any:
     return original(storage, name) if content is None else len(content)
 
 
+def _start(caught: Caught, original: Any, thread: Any) -> None:
+    thread.run = _belonging(caught, thread.run)
+    original(thread)
+
+
+def _submit(caught: Caught, original: Any, executor: Any, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+    belonging = _belonging(caught, function)
+    # A thread of the pool that starts now serves others later.
+    before = Caught.current.set(None)
+    try:
+        return original(executor, belonging, *args, **kwargs)
+    finally:
+        Caught.current.reset(before)
+
+
+def _belonging(caught: Caught, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function for another thread, as a part of the write that is tried here."""
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with caught.as_current(), ExitStack() as stack:
+            for connection in connections.all():
+                stack.enter_context(connection.execute_wrapper(caught.elsewhere))
+            return function(*args, **kwargs)
+
+    return run
+
+
 def _as_bytes(chunk: Any) -> bytes:
     return chunk.encode() if isinstance(chunk, str) else bytes(chunk)
 
@@ -144,6 +191,8 @@ def _install() -> None:
         if _wrapped:
             return
         _wrap(EmailMessage, "send", _send)
+        _wrap(threading.Thread, "start", _start)
+        _wrap(ThreadPoolExecutor, "submit", _submit)
         for base, seams in _SEAMS.items():
             for kind in _with_subclasses(base):
                 for name, instead in seams.items():

@@ -7,13 +7,11 @@ does not.
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Final
+from typing import Any
 
-from django.db import connections, router
+from django.db import router
 from django.db.models import Model
 
-from ..context.confirmation import quoted
-from ..context.databases import reads_snapshots
 from ..emulation.deleting import Deleting
 from ..emulation.picked_rows import Selection
 from ..emulation.saving import MAX_LABELS, RowPage
@@ -21,14 +19,9 @@ from ..exceptions import ToolError
 from ..orm.access import ModelAccess
 from ..orm.database_writes import refusals
 from ..orm.labels import label_of
-from ..orm.pagination import chunks
 from ..orm.tool_arguments import Arguments
-from ..orm.undecodable_values import all_readable
 from .row_expressions import RowExpressions
-from .writes import RefusedRows, Write
-
-# Maximum characters of a value in a preview.
-MAX_VALUE: Final = 200
+from .writes import RefusedRows, Write, assigned, in_words
 
 
 class BulkWrite(Write):
@@ -48,35 +41,22 @@ class BulkWrite(Write):
 
     def prepare(self) -> None:
         self.request.go_to(self.exposure, "changelist")
-        self.selection = self._locked()
+        self.lock(self._select)
+        self._check_each()
 
-    def _locked(self) -> Selection:
-        """Lock and return the rows of the bulk write, if the caller may write each of them."""
-        request = self.request
-        exposure = self.exposure
-        selection = Selection(self.model, self.arguments)
-        using = router.db_for_write(exposure.model)
-        if connections[using].features.has_select_for_update:
-            keys = [row.pk for row in selection.rows]
-            locking = exposure.model._base_manager.using(using).select_for_update().order_by("pk")
-            with all_readable():
-                locked = {row.pk: row for chunk in chunks(keys) for row in locking.filter(pk__in=chunk)}
-            selection = Selection(self.model, self.arguments)
-            is_changed = [row.pk for row in selection.rows] != keys
-            if not is_changed and reads_snapshots(using):
-                names = [field.attname for field in exposure.opts.concrete_fields]
-                pairs = ((row, locked.get(row.pk)) for row in selection.rows)
-                is_changed = any(getattr(row, name) != getattr(now, name, None) for row, now in pairs for name in names)
-            if is_changed:
-                raise ToolError("Someone else was changing these rows. Nothing was changed. Repeat the call.")
+    def _select(self) -> Sequence[Model]:
+        self.selection = Selection(self.model, self.arguments)
+        return self.selection.rows
+
+    def _check_each(self) -> None:
+        """Raise ``ToolError`` unless the caller may write each of the rows."""
         refused = []
-        for row in selection.rows:
+        for row in self.rows:
             if self.permission == "change":
-                request.go_to(exposure, "change", row.pk)
-            refused += [] if self.model.may_row(self.permission, row) else [row]
+                self.request.go_to(self.exposure, "change", row.pk)
+            refused += [] if self.allows(row) else [row]
         if refused:
-            raise selection.refusal(self.permission, refused)
-        return selection
+            raise self.selection.refusal(self.permission, refused)
 
     def said(self) -> dict[str, Any]:
         said = super().said()
@@ -89,9 +69,9 @@ class BulkUpdate(BulkWrite):
     permission = "change"
     done = "updated"
 
-    def __init__(self, model: ModelAccess, tool: str, arguments: Arguments) -> None:
+    def __init__(self, model: ModelAccess, tool: str, arguments: Arguments, values: Mapping[str, Any]) -> None:
         super().__init__(model, tool, arguments)
-        self.values = arguments.object("values")
+        self.values = values
 
     @property
     def bound(self) -> Mapping[str, Any]:
@@ -108,10 +88,9 @@ class BulkUpdate(BulkWrite):
         first = self.rows[0]
         given = self.expressions.values_for(first, label_of(self.exposure, first) or str(first.pk))
         labels = RowPage(self.model, first).saving(given, self.tool).check()
-        told = {name: str(value)[:MAX_VALUE] for name, value in values.items()}
-        meant = {name: f" ({quoted(label)})" for name, label in labels.items() if name in plain}
-        assigned = ", ".join(f"{name} = {quoted(value)}{meant.get(name, '')}" for name, value in told.items())
-        self.message = f"This changes {counted(self.rows)} of {self.exposure.label}: {assigned}."
+        meant = {name: label for name, label in labels.items() if name in plain}
+        told = in_words(values)
+        self.message = f"This changes {counted(self.rows)} of {self.exposure.label}: {assigned(told, meant)}."
         self.question = f"{self.message}\n\n{self.selection.listing}"
         self.picked = {"model": self.exposure.label, "rows": len(self.rows), "objects": self.selection.labels}
         self.shown = {**self.picked, "values": told}

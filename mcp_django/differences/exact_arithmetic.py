@@ -61,7 +61,7 @@ def computed(part: Part, value_of: Callable[[str], Value]) -> Value:
 
 def _written(text: str) -> timedelta:
     length = duration_in(text)
-    if text.lstrip("0123456789 ").lower() in _DAY_UNITS:
+    if text.lstrip("0123456789").strip() in _DAY_UNITS:
         return CalendarDays(length.days)
     return length
 

@@ -31,6 +31,10 @@ SEALED: Final = ("shown", "footprint", "kept", "result")
 SEALS: Final = {name: StoredSeal("mcp_django.differences", name) for name in SEALED}
 # Seconds for which a call that was done or refused is the answer to the same call.
 REPEATED_FOR: Final = 24 * 3600
+# Seconds after which nobody knows what became of a change that runs: no call takes as long.
+RUNS_FOR: Final = 24 * 3600
+# Maximum number of rows that one statement deletes; more only if they have the same time.
+DELETED_AT_ONCE: Final = 1_000
 # Maximum key of a row, in all databases.
 MAX_KEY: Final = 2**63 - 1
 # Maximum characters of the columns with texts.
@@ -38,6 +42,8 @@ LENGTHS: Final = {
     field.attname: field.max_length for field in Change._meta.local_concrete_fields if field.max_length is not None
 }
 DEFAULTS: Final = {field.attname: field.get_default() for field in Change._meta.local_concrete_fields}
+# The states of a change that has not ended.
+OPEN: Final = (Change.State.WAITING, Change.State.RUNNING)
 UNFIT: Final = re.compile("[\0\ud800-\udfff]")
 ASTRAL: Final = re.compile("[\U00010000-\U0010ffff]")
 REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
@@ -95,9 +101,12 @@ class KeptChange:
         """Move the change from one state to another, and set ``values``; return whether it was in that state.
 
         One UPDATE with a condition: of several callers at the same time, one gets True. Inside a transaction, that
-        holds until its end. ``values`` are columns, with contents (:data:`SEALED`) as in :meth:`Changes.keep`.
+        holds until its end. ``values`` are columns, with contents (:data:`SEALED`) as in :meth:`Changes.keep`. The kept
+        call goes where the change has ended.
         """
         stored = {**self._stored(values), "state": to.value}
+        if to not in OPEN:
+            stored["kept"] = b""
         if "footprint" in values:
             stored |= _done(self.change.using, values["footprint"], values.get("cannot_undo", ""))
         rows = Change.objects.using(router.db_for_write(Change)).filter(pk=self.change.pk, state=state.value)
@@ -232,6 +241,33 @@ class Changes:
         is_recent = Q(decided__gt=now - timedelta(seconds=REPEATED_FOR))
         found = self.rows.filter(is_open | is_recent, digest=digest).order_by("-pk").first()
         return KeptChange(found) if found is not None else None
+
+
+def expired_changes() -> QuerySet[Change]:
+    """Return the changes that are older than ``UNDO_DAYS``; where that is 0, results are kept for a day."""
+    horizon = timezone.now() - timedelta(days=max(1, settings.UNDO_DAYS))
+    return Change.objects.using(router.db_for_write(Change)).filter(time__lt=horizon)
+
+
+def clear_expired() -> int:
+    """Delete the changes that are too old, the oldest first, and return their number; end those that waited too long.
+
+    Each batch is a transaction of its own.
+    """
+    now = timezone.now()
+    rows = Change.objects.using(router.db_for_write(Change))
+    rows.filter(state=Change.State.WAITING.value, expires__lt=now).update(state=Change.State.EXPIRED.value, kept=b"")
+    running = Q(time__lt=now - timedelta(seconds=RUNS_FOR)) & (Q(decided=None) | Q(decided__lt=now - timedelta(days=1)))
+    rows.filter(running, state=Change.State.RUNNING.value).update(state=Change.State.UNKNOWN.value, kept=b"")
+    deleted = 0
+    while True:
+        old = expired_changes()
+        last = list(old.order_by("time").values_list("time", flat=True)[DELETED_AT_ONCE - 1 : DELETED_AT_ONCE])
+        batch = old.filter(time__lte=last[0]) if last else old
+        # Without Django's collector: no rows depend on these, and there are no receivers.
+        deleted += batch._raw_delete(rows.db)
+        if not last:
+            return deleted
 
 
 def owner_of(user: Any) -> str:

@@ -2,7 +2,7 @@
 
 Nothing of it is left: no row, callback, mail, file, nor a change for subscribers. Values of sequences are used up, as
 by any transaction that is rolled back. What no transaction undoes is refused before it happens: a write to another
-database, a table without transactions, a statement that commits.
+database or in another thread, a table without transactions, a statement that commits.
 
 Not seen is what the code of the project does without Django: a task that is put into a queue at once (``task.delay()``
 in place of ``transaction.on_commit``), a request to another server, a file that Python's own ``open`` writes, an entry
@@ -35,7 +35,7 @@ logger = logging.getLogger("mcp_django.tools")
 MAX_WAIT: Final = 1.0
 OTHER_STATEMENTS: Final = "other statements"
 REFUSED: Final = "This write cannot be tried first: {}. Nothing was changed."
-OTHER_DATABASE: Final = "the project's code writes to another database, where it could not be rolled back"
+ELSEWHERE: Final = "the project's code writes to another database, or by another connection, and keeps what it wrote"
 NO_TRANSACTIONS: Final = "a table that it writes has no transactions"
 COMMITS: Final = "the project's code runs a statement that ends the transaction"
 COMMITTED: Final = (
@@ -46,6 +46,7 @@ COMMITTED: Final = (
 OWN_APPS: Final = ("mcp_django", "admin", "contenttypes", "sessions")
 # What MySQL and MariaDB do not commit at once, of the statements whose table is not understood.
 NOT_COMMITTING: Final = frozenset({"INSERT", "REPLACE", "UPDATE", "DELETE", "SELECT", "WITH", "DO"})
+CHANGING: Final = frozenset({"UPDATE", "DELETE"})
 DELETING: Final = frozenset({"DELETE", "REPLACE"})
 # What SQLite says of a broken foreign key when it commits.
 BROKEN_KEY: Final = "FOREIGN KEY constraint failed"
@@ -122,7 +123,10 @@ class Rehearsal:
         before = dict(state)
         broken: dict[str, Counter[Any]] = {}
         try:
-            with catching() as self._caught, one_transaction(self.model, max_wait=MAX_WAIT) as aliases:
+            with (
+                catching(self._refuse_elsewhere) as self._caught,
+                one_transaction(self.model, max_wait=MAX_WAIT) as aliases,
+            ):
                 opened = {using: connections[using].savepoint() for using in aliases}
                 registered = {using: len(connections[using].run_on_commit) for using in aliases}
                 with self._watched(aliases):
@@ -176,11 +180,12 @@ class Rehearsal:
         for statement in statements:
             self._check(statement, connection)
         result = execute(sql, params, many, context)
-        if context["cursor"].rowcount == 0:
-            return result
         for statement in statements:
             if statement.table is not None:
-                self._written.setdefault((connection.alias, statement.table), set()).add(statement)
+                # The number of rows is not known before they are read, where the statement returns them.
+                is_counted = statement.word in CHANGING and "RETURNING" not in str(sql)
+                if not is_counted or context["cursor"].rowcount != 0:
+                    self._written.setdefault((connection.alias, statement.table), set()).add(statement)
             elif not statement.reads:
                 self._has_others = True
         return result
@@ -195,12 +200,12 @@ class Rehearsal:
             self._refuse(COMMITS)
 
     def _refuse_elsewhere(self, execute: Any, sql: Any, params: Any, many: bool, context: Any) -> Any:
-        """Run a statement on another database if it only reads, or writes tables of this app."""
+        """Run a statement on another database, or in another thread, if it only reads or writes tables of this app."""
         connection = context["connection"]
         for statement in Statement.read(Statement.text(sql, connection)):
             if not (statement.reads or statement.ends or statement.table in _own_tables(connection.alias)):
-                logger.warning("A write cannot be tried, because code of it writes to %r", connection.alias)
-                self._refuse(OTHER_DATABASE)
+                logger.warning("A write cannot be tried: its code also writes to %r by itself", connection.alias)
+                self._refuse(ELSEWHERE)
         return execute(sql, params, many, context)
 
     def _refuse(self, reason: str) -> None:

@@ -4,7 +4,7 @@ A write is first prepared: its row is locked and the caller's permission is chec
 transaction. In between, the call can ask whether to go on.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, ClassVar, Final, Literal
 
@@ -16,21 +16,36 @@ from ..context.confirmation import quoted
 from ..context.databases import reads_snapshots
 from ..emulation.deleting import Deleting
 from ..emulation.record import Record
-from ..emulation.saving import NOT_SAVED, RowPage, Saving
+from ..emulation.saving import NO_LABELS, NOT_SAVED, RowPage, Saving
 from ..emulation.validation_errors import write_refusals
 from ..exceptions import NotFound, NotPermitted, ToolError, Unreadable
 from ..orm.access import ModelAccess
 from ..orm.column_values import pk_text, render
 from ..orm.database_writes import refusals
 from ..orm.labels import label_of
+from ..orm.pagination import chunks
 from ..orm.row_finder import RowFinder
 from ..orm.row_reading import FoundRow
+from ..orm.undecodable_values import all_readable
 from .row_expressions import RowExpressions
 
 Permission = Literal["add", "change", "delete"]
 
+# Maximum characters of a value in a preview.
+MAX_VALUE: Final = 200
 UNSTORED: Final = "The project has stored no row of this model. It may have stored something else instead."
 GONE: Final = "It was saved, but is not among the rows that you can see."
+
+
+def in_words(values: Mapping[str, Any]) -> dict[str, str]:
+    """Return the values of a write as a question tells them."""
+    return {name: str(value)[:MAX_VALUE] for name, value in values.items()}
+
+
+def assigned(values: Mapping[str, str], labels: Mapping[str, str] = NO_LABELS) -> str:
+    """Return the values of a write in one text, with the labels of those that have one."""
+    meant = {name: f" ({quoted(label)})" for name, label in labels.items()}
+    return ", ".join(f"{name} = {quoted(value)}{meant.get(name, '')}" for name, value in values.items())
 
 
 class Write:
@@ -75,6 +90,30 @@ class Write:
         """Write the rows, and return the members of the result."""
         raise NotImplementedError
 
+    def lock(self, read: Callable[[], Sequence[Model]]) -> Sequence[Model]:
+        """Lock the rows that ``read`` finds until the transaction ends, and return them as they are then.
+
+        Raises ``ToolError`` if others have changed meanwhile which rows these are.
+        """
+        rows = read()
+        model = self.exposure.model
+        using = router.db_for_write(model)
+        if not connections[using].features.has_select_for_update:
+            return rows
+        keys = [row.pk for row in rows]
+        locking = model._base_manager.using(using).select_for_update().order_by("pk")
+        with all_readable():
+            locked = {row.pk: row for chunk in chunks(keys) for row in locking.filter(pk__in=chunk)}
+        rows = read()
+        is_changed = [row.pk for row in rows] != keys
+        if not is_changed and reads_snapshots(using):
+            names = [field.attname for field in self.exposure.opts.concrete_fields]
+            pairs = ((row, locked.get(row.pk)) for row in rows)
+            is_changed = any(getattr(row, name) != getattr(now, name, None) for row, now in pairs for name in names)
+        if is_changed:
+            raise ToolError("Someone else was changing these rows. Nothing was changed. Repeat the call.")
+        return rows
+
     def allows(self, *obj: Model) -> bool:
         """Return whether the caller has the permission for the model, or for this row."""
         return self.model.may_row(self.permission, *obj)
@@ -84,6 +123,11 @@ class Write:
         if not self.allows(*obj):
             what = f"{'this row' if obj else 'rows'} of {self.exposure.label}"
             raise NotPermitted(f"You may view but not {self.permission} {what}. Nothing was changed.")
+
+    def asks_for(self, *expressions: RowExpressions) -> bool:
+        """Return whether a write has to be confirmed because it would write other values if it were made twice, which
+        an idempotency key prevents too."""
+        return not self.request.mcp.record.is_keyed and any(one.rereads for one in expressions)
 
     def said(self) -> dict[str, Any]:
         """Return what the project's hooks tell the user, as a member of the result."""
@@ -238,11 +282,23 @@ class RowUpdate(OneRow, RowSaving):
     permission = "change"
     done = "updated"
 
+    def prepare(self) -> None:
+        super().prepare()
+        self.expressions = RowExpressions.read(self.model, self.values)
+        self.asks = self.asks_for(self.expressions)
+        if self.asks:
+            label = label_of(self.exposure, self.row)
+            values = in_words(self.values)
+            self.affected = [self.row]
+            self.shown = {"model": self.exposure.label, "pk": render(self.row.pk), "label": label, "values": values}
+            named = f"{self.exposure.label} {quoted(self.shown['pk'])}: {quoted(label)}"
+            self.message = f"This changes one row, each time it is called: {assigned(values)}."
+            self.question = f"{self.message}\n\n{named}"
+
     def values_now(self) -> Mapping[str, Any]:
-        expressions = RowExpressions.read(self.model, self.values)
-        if expressions.is_empty:
+        if self.expressions.is_empty:
             return self.values
-        return expressions.values_for(self.row, label_of(self.exposure, self.row) or str(self.row.pk))
+        return self.expressions.values_for(self.row, label_of(self.exposure, self.row) or str(self.row.pk))
 
 
 class RowDeletion(OneRow):

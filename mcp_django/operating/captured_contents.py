@@ -37,7 +37,7 @@ def captured(request: MCPRequest) -> tuple[str, str]:
     If either fails, nothing is kept.
     """
     record: CallRecord = request.mcp.record
-    exposure = request.mcp.site.exposures_by_label.get(record.model)
+    exposure = request.mcp.site.find_exposure(record.model)
     blank = Blanking(exposure.model if exposure is not None else None)
     try:
         arguments = blank.value(record.arguments)

@@ -123,7 +123,7 @@ def end(request: MCPRequest) -> None:
     counts = {"queries": record.queries, "rows_read": record.rows_read, "rows_changed": record.rows_changed}
     span.set_attributes({**outcome, "mcp_django.outcome": record.outcome})
     span.set_attributes({f"mcp_django.{name}": count for name, count in counts.items() if count})
-    if record.model in request.mcp.site.exposures_by_label:
+    if request.mcp.site.find_exposure(record.model) is not None:
         span.set_attribute("mcp_django.model", record.model)
     span.end()
     attributes: Mapping[str, str] = {"mcp.method.name": record.method, "mcp.protocol.version": record.version}

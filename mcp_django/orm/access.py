@@ -139,7 +139,7 @@ class Access:
         """
         exposure = None
         if isinstance(label, str) and len(label) <= MAX_NAME:
-            exposure = self._exposed.get(label.lower())
+            exposure = self.request.mcp.site.find_exposure(label.lower())
         model = self[exposure] if exposure is not None else None
         if model is None or not model.may("view"):
             raise NotFound

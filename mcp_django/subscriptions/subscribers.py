@@ -180,7 +180,7 @@ class Subscriber:
 
         ``changed`` are the keys of the changed rows, None if they are unknown.
         """
-        exposure = request.mcp.site.exposures_by_label.get(label)
+        exposure = request.mcp.site.find_exposure(label)
         model = access_of(request)[exposure] if exposure is not None else None
         if model is None or not model.is_there:
             return []

@@ -179,7 +179,7 @@ def needs_digest(request: MCPRequest, watch: Watch) -> bool:
     """Return whether only a digest can show a change: of a schema, or of a page of restricted rows."""
     if watch.is_schema:
         return True
-    return watch.is_page and not request.mcp.site.exposures_by_label[watch.label].options.has_every_row
+    return watch.is_page and not request.mcp.site.find_exposure(watch.label).options.has_every_row
 
 
 def shows(model: ModelAccess, watch: Watch, row: Model) -> bool:
@@ -199,8 +199,7 @@ def find_watches(request: MCPRequest, uris: Sequence[str]) -> list[Watch]:
         if watch.pk is not None:
             rows[watch.label].add(watch.pk)
     reader = Rows(rows)
-    exposures = request.mcp.site.exposures_by_label
-    models = {label: access_of(request)[exposures[label]] for label in rows}
+    models = {label: access_of(request)[request.mcp.site.find_exposure(label)] for label in rows}
     visible = {label: reader.visible(models[label], pks) for label, pks in rows.items()}
     readable = []
     for watch in watches:

@@ -13,6 +13,7 @@ from django.db.models import Model
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..differences.bulk_writes import BulkDeletion, BulkUpdate
+from ..differences.named_rows import NamedRows
 from ..differences.write_calls import WriteCall
 from ..differences.writes import RowCreation, RowDeletion, RowUpdate, Write
 from ..emulation.picked_rows import Selection
@@ -32,6 +33,16 @@ VALUES: Final = {
 CHANGES: Final = {
     **VALUES,
     "description": "As in create_record; inline rows: {pk: 1, qty: 2}, {pk: 1, delete: true}, new without pk",
+}
+ROWS: Final = {
+    "type": "array",
+    "items": FREE_OBJECT,
+    "description": "Each a key and values, such as {sku: A1, price: 3}",
+}
+BY: Final = {
+    "type": "array",
+    "items": {"type": "string"},
+    "description": "Unique field or fields that name rows (default pk)",
 }
 VERSION: Final = {"type": "string", "description": "Of get_record: refuse if changed"}
 CONFIRM_TOKEN: Final = {"type": "string", "description": "From its preview"}
@@ -75,14 +86,17 @@ class WriteTool(Tool):
     def write(self, model: ModelAccess, given: Arguments) -> Write:
         """Return the write that the arguments of ``update_record`` or ``delete_record`` ask for: of one row by ``pk``,
         or of many."""
-        many = [name for name in Selection.QUERY if name in given]
+        many = [name for name in ("rows", *Selection.QUERY) if name in given]
         if many and "pk" in given:
             raise ToolError(f"Give either pk or {', '.join(many)}, not both. Nothing was changed.")
         if not many and "pk" not in given:
-            raise ToolError("Missing argument: pk for one row, or pks, or filters or search for all rows that match.")
+            raise ToolError(f"Missing argument: pk for one row, {self.other_ways}.")
         if many and "version" in given:
             raise ToolError("version is for one row: give it with pk. Nothing was changed.")
         return self.bulk_write(model, given) if many else self.row_write(model, given)
+
+    # What an error says of arguments that pick many rows.
+    other_ways: str = "or pks, or filters or search for all rows that match"
 
     def row_write(self, model: ModelAccess, given: Arguments) -> Write:
         """Return the write of one row."""
@@ -114,39 +128,55 @@ class CreateRecord(WriteTool):
 
 
 class UpdateRecord(WriteTool):
-    """``update_record``: update a row as on the admin's change page; fields that are not named stay as they are."""
+    """``update_record``: update rows as on the admin's change page; fields that are not named stay as they are."""
 
     name = "update_record"
     title = "Update record"
     description = (
-        "Change fields of one row, or many (pks or filters): many are shown first, then confirmed by confirm_token."
+        "Change fields of one row (pk, values), of rows with values of their own (rows, by), or of many alike (pks or "
+        "filters, values). Many are shown first, then confirmed by confirm_token."
     )
     input_schema: Mapping[str, Any] = {
         "type": "object",
         "properties": {
             "model": MODEL,
             "pk": KEY,
+            "rows": ROWS,
+            "by": BY,
+            "create_missing": {"type": "boolean"},
             **Selection.PICKING,
             "values": CHANGES,
             "version": VERSION,
             "confirm_token": CONFIRM_TOKEN,
             "idempotency_key": IDEMPOTENCY_KEY,
         },
-        "required": ["model", "values"],
+        "required": ["model"],
     }
     permission = "change"
+    other_ways = "rows with values of their own, or pks, filters or search for rows that get the same values"
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         known = {**self.input_schema["properties"], **Selection.QUERY}
-        given = Arguments.of_write(arguments, known, required=["model", "values"])
+        given = Arguments.of_write(arguments, known, required=["model"], keeping=["values"])
         model = given.model(request)
         return WriteCall(self.write(model, given), given).run()
 
     def row_write(self, model: ModelAccess, given: Arguments) -> Write:
-        return RowUpdate(model, self.name, given["pk"], given.get("version"), given.object("values"))
+        return RowUpdate(model, self.name, given["pk"], given.get("version"), self._values(given))
 
     def bulk_write(self, model: ModelAccess, given: Arguments) -> Write:
-        return BulkUpdate(model, self.name, given)
+        if "rows" not in given:
+            return BulkUpdate(model, self.name, given, self._values(given))
+        if others := [name for name in ("values", *Selection.QUERY) if name in given]:
+            raise ToolError(f"rows hold the keys and values: leave out {', '.join(others)}. Nothing was changed.")
+        return NamedRows(model, self.name, given)
+
+    def _values(self, given: Arguments) -> dict[str, Any]:
+        if unfit := [name for name in ("by", "create_missing") if name in given]:
+            raise ToolError(f"{', '.join(unfit)} belongs to rows. Nothing was changed.")
+        if "values" not in given:
+            raise ToolError("Missing argument: values, by field name. Nothing was changed.")
+        return given.object("values")
 
 
 class DeleteRecord(WriteTool):

@@ -1,9 +1,10 @@
 """`aggregate_records` against the same numbers worked out in Python: random rows, random questions."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_FLOOR, Decimal
+from itertools import pairwise
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -175,6 +176,24 @@ def same(found: Any, expected: Any) -> bool:
     return bool(found == expected)
 
 
+def is_rounded(ratings: Sequence[float]) -> bool:
+    """Return whether the sum depends on the order in which the database adds: not of two, nor of multiples of 1/4."""
+    return len(ratings) > 2 and any(rating % 0.25 for rating in ratings)
+
+
+def are_drawn(lines: Iterable[Any], position: int) -> bool:
+    """Return whether two lines have the same sum of floats there, or the same mean, but for its rounding."""
+    found = sorted(
+        (line[0][position], is_rounded(values(line[2], "rating")))
+        for line in lines
+        if isinstance(line[0][position], float)
+    )
+    return any(
+        other - one < 1e-9 and (is_one_rounded or is_other_rounded)
+        for (one, is_one_rounded), (other, is_other_rounded) in pairwise(found)
+    )
+
+
 def title(measure: str | Made) -> str:
     if isinstance(measure, dict):
         return str(measure["as"])
@@ -281,6 +300,8 @@ class Python:
             position = self.titles.index(name.removesuffix("__gte"))
             self.lines = [line for line in self.lines if reaches(line[0][position], least)]
         order = order_of(question.get("ordering", []), self.titles, len(self.groups))
+        # Whether it is a matter of rounding which line comes first.
+        self.is_drawn = any(are_drawn(self.lines, item[0]) for item in order if self.adds_floats(item[0]))
         self.lines = in_order(self.lines, order)
         limit, top = question.get("limit", 50), question.get("top")
         if top is not None:
@@ -288,12 +309,17 @@ class Python:
             rank = next((item for item in order if item[0] >= len(self.groups)), (len(self.groups), True, False))
             order = [item for item in order if item[0] != rank[0]]
             if len(self.groups) == 1:
+                self.is_drawn |= self.adds_floats(rank[0]) and are_drawn(self.lines, rank[0])
                 self.lines, limit = in_order(self.lines, [rank, *order]), min(limit, top)
             else:
                 self.lines = self.led(rows, rank, order, top)
                 inside = sum(1 for line in self.lines if line[2] < top)
                 limit = min(limit, inside)
         self.shown, self.others = self.lines[:limit], self.lines[limit:]
+
+    def adds_floats(self, position: int) -> bool:
+        """Return whether a column is a sum of floats, or a mean."""
+        return self.titles[position] in ("sum_rating", "avg_rating")
 
     def grouped(self, rows: Sequence[Row], groups: Sequence[str]) -> list[Any]:
         """Return a line for each group: raw values, shown values."""
@@ -336,6 +362,7 @@ class Python:
     def led(self, rows: Sequence[Row], rank: Order, order: Any, top: int) -> list[Any]:
         first = self.grouped(rows, self.groups[:1])
         position = rank[0] - len(self.groups) + 1
+        self.is_drawn |= self.adds_floats(rank[0]) and are_drawn(first, position)
         ranked = [line[0][0] for line in in_order(first, [(position, *rank[1:]), (0, False, False)])]
         lines = in_order(self.lines, order)
         placed = [(*line[:2], min(ranked.index(line[0][0]), top), line[2]) for line in lines]
@@ -455,6 +482,8 @@ def check(request: MCPRequest, question: dict[str, Any], books: list[Book], **na
     found = asked(request, question, **narrowing)
     expected = Python(books, question)
     assert found["columns"] == expected.titles, question
+    if expected.is_drawn:
+        return
     rows = [line[1] for line in expected.shown]
     assert len(found["rows"]) == len(rows) == found["returned"], question
     for row, wanted in zip(found["rows"], rows, strict=True):

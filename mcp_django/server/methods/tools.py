@@ -77,6 +77,7 @@ def call_tool(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str, An
         ParamHeader.check_all(tool.input_schema, arguments, request.mcp.param_headers)
     try:
         key = take_key(tool, arguments) if ARGUMENT in arguments else ""
+        record.is_keyed = bool(key)
         if isinstance(tool, FunctionTool) and not arguments.keys().isdisjoint(AskedParameters.ARGUMENTS):
             arguments = tool.take_answers(request, arguments)
     except ToolError as error:

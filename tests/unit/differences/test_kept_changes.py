@@ -178,11 +178,13 @@ def test_a_claim_succeeds_once_and_stores_its_values(ann: MCPRequest) -> None:
     kept = keep(ann, state=State.WAITING, footprint=b"", kept={"call": 1}, expires=timezone.now())
     again = Changes(ann).own(kept.change.pk)
     assert not stored(kept).cannot_undo
+    assert again.kept == {"call": 1}
     assert kept.claim(State.WAITING, State.RUNNING, by="ann", decided=timezone.now())
     assert not again.claim(State.WAITING, State.RUNNING, by="ben")
     assert kept.claim(State.RUNNING, State.DONE, footprint=FOOTPRINT, result={"ok": True}, outcome="x" * 500)
     row = Changes(ann).own(kept.change.pk)
     assert (row.change.state, row.change.by, row.footprint, row.result) == ("done", "ann", FOOTPRINT, {"ok": True})
+    assert (again.kept, row.kept) == ({"call": 1}, None)
     assert row.why_not_undone == ""
     assert len(row.change.outcome) == 200
     assert kept.change.state == State.DONE

@@ -34,6 +34,13 @@ BOOK = {"model": "testapp.book"}
 RISE = {"field": "price*1.05", "round": "0.10"}
 
 
+def keyed(user: Any, *site: Any) -> Any:
+    """Return the request of a call with an idempotency key: a repeated rise rises once."""
+    request = request_of(user, *site)
+    request.mcp.record.is_keyed = True
+    return request
+
+
 @pytest.fixture
 def root() -> Any:
     return make_superuser()
@@ -41,7 +48,7 @@ def root() -> Any:
 
 @pytest.fixture
 def request_(root: Any) -> Any:
-    return request_of(root, site_with(Author, Book, Loan, AudioBook))
+    return keyed(root, site_with(Author, Book, Loan, AudioBook))
 
 
 def update(request: Any, row: Any, **values: Any) -> Any:
@@ -122,7 +129,7 @@ def test_rows_of_a_child_table_are_computed_too(request_: Any) -> None:
 
 
 def test_a_choice_is_found_by_its_value_and_never_by_its_label(root: Any, monkeypatch: Any) -> None:
-    request = request_of(root, site_with(Sample))
+    request = keyed(root, site_with(Sample))
     row = Sample.objects.create(name="a", integer=9, level=1, decimal="2.5")
     assert update(request, row, level={"field": "integer+1"}).level == 10
     assert "level of a would be 9, which is not one of its choices" in refused(request, row, level={"field": "integer"})
@@ -290,7 +297,7 @@ def test_a_step_is_a_number_or_its_text(request_: Any, step: Any, price: str) ->
 
 
 def test_objects_in_other_fields_are_values(root: Any, request_: Any) -> None:
-    request = request_of(root, site_with(Sample))
+    request = keyed(root, site_with(Sample))
     row = Sample.objects.create(name="a", integer=3)
     assert update(request, row, data={"field": "integer*2", "round": 1}).data == {"field": "integer*2", "round": 1}
     assert "Give one value" in refused(request, row, integer={"value": 3})
@@ -329,7 +336,7 @@ HIDDEN = ("reading_time", "nonsuch", "author", "author_id", "author.name", "auth
 
 @pytest.mark.parametrize("name", HIDDEN)
 def test_what_cannot_be_read_is_not_there(root: Any, name: str) -> None:
-    request = request_of(root, site_of(Keeping, Author))
+    request = keyed(root, site_of(Keeping, Author))
     book = make_book("Dune", rating=2.5, reading_time=timedelta(hours=3))
     message = refused(request, book, price={"field": f"{name}*2"})
     assert message.partition(" Valid:")[0].replace(name, "x") == (
@@ -339,7 +346,7 @@ def test_what_cannot_be_read_is_not_there(root: Any, name: str) -> None:
 
 
 def test_a_field_that_a_row_hides_is_not_read_from_that_row(root: Any) -> None:
-    request = request_of(root, site_of(Keeping))
+    request = keyed(root, site_of(Keeping))
     seen, kept = make_book("Seen", rating=2.5), make_book("Kept", rating=1234.5)
     assert update(request, seen, price={"field": "rating*2"}).price == 5
     message = refused(request, kept, price={"field": "rating*2"})
@@ -354,7 +361,7 @@ def test_a_field_that_a_row_hides_is_not_read_from_that_row(root: Any) -> None:
 
 
 def test_a_hook_that_fails_hides_every_field(root: Any, monkeypatch: Any) -> None:
-    request = request_of(root, site_of(Keeping))
+    request = keyed(root, site_of(Keeping))
     book = make_book("Dune")
 
     def failing(self: Any, request: Any, obj: Any = None) -> Any:
@@ -369,7 +376,7 @@ def test_a_hook_that_fails_hides_every_field(root: Any, monkeypatch: Any) -> Non
 
 
 def test_a_hidden_target_is_not_there(root: Any) -> None:
-    request = request_of(root, site_of(Keeping))
+    request = keyed(root, site_of(Keeping))
     book = make_book("Dune", reading_time=timedelta(hours=3))
     for value in ({"field": "pages*"}, {"field": "reading_time"}, {"field": "price/0", "round": 0}):
         messages = {refused(request, book, **{name: value}).replace(name, "x") for name in ("reading_time", "nonsuch")}
@@ -390,7 +397,7 @@ class Masked(serializers.ModelSerializer[Book]):
 
 
 def test_what_a_serializer_makes_is_not_read(root: Any) -> None:
-    request = request_of(root, site_of(type("Shown", (ModelExposure,), {"serializer_class": Masked, "fields": None})))
+    request = keyed(root, site_of(type("Shown", (ModelExposure,), {"serializer_class": Masked, "fields": None})))
     message = refused(request, make_book("Dune", pages=7), price={"field": "pages*2"})
     assert message.startswith("testapp.book has no field 'pages' for an expression")
     assert message.endswith("Valid: id.")
@@ -400,7 +407,7 @@ def test_what_a_serializer_makes_is_not_read(root: Any) -> None:
 def test_a_column_with_an_attribute_in_its_place_is_not_read(root: Any, monkeypatch: Any) -> None:
     is_replaced.cache_clear()
     monkeypatch.setattr(Book, "pages", property(lambda book: 0, lambda book, value: None))
-    request = request_of(root, site_with(Author, Book))
+    request = keyed(root, site_with(Author, Book))
     try:
         message = refused(request, make_book("Dune"), price={"field": "pages"})
     finally:
@@ -410,13 +417,13 @@ def test_a_column_with_an_attribute_in_its_place_is_not_read(root: Any, monkeypa
 
 def test_a_field_with_the_name_of_a_secret_is_not_read(root: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr("mcp_django.exposures.model_exposure.is_withheld", lambda name, model: name == "rating")
-    message = refused(request_of(root, site_with(Book)), make_book("Dune", rating=7), price={"field": "rating"})
+    message = refused(keyed(root, site_with(Book)), make_book("Dune", rating=7), price={"field": "rating"})
     assert message.startswith("testapp.book has no field 'rating' for an expression")
     assert "rating" not in message.partition("Valid:")[2]
 
 
 def test_an_object_of_a_custom_field_is_not_computed_with(root: Any) -> None:
-    request = request_of(root, site_with(Page))
+    request = keyed(root, site_with(Page))
     page = Page.objects.create(title="Home", body=[], price=Money(Decimal("12.50"), "EUR"))
     assert "has no field 'price' for an expression" in refused(request, page, price={"field": "price*2"})
     assert update(request, page, price={"field": "id*0 + 3"}).price == Money(Decimal("3.00"), "EUR")
@@ -480,7 +487,7 @@ class Localized(forms.ModelForm):
 
 @pytest.mark.parametrize("form", [None, Localized])
 def test_numbers_and_dates_mean_the_same_in_every_language(root: Any, form: Any, german: None) -> None:
-    request = request_of(root, site_with(Sample, form=form))
+    request = keyed(root, site_with(Sample, form=form))
     row = Sample.objects.create(
         name="a", integer=1234, decimal="1234.5", number=1234.125, day=date(2026, 2, 1), length=timedelta(days=1)
     )
@@ -517,7 +524,7 @@ def test_numbers_and_dates_mean_the_same_in_every_language(root: Any, form: Any,
 def test_times_without_a_zone(root: Any) -> None:
     if connection.vendor == "postgresql":
         pytest.skip("The columns were made with time zones")
-    request = request_of(root, site_with(Sample))
+    request = keyed(root, site_with(Sample))
     row = Sample.objects.create(name="a", moment=datetime(2026, 3, 29, 2, 30))
     assert timezone.is_naive(row.moment)
     assert update(request, row, moment={"field": "moment+1d"}).moment == datetime(2026, 3, 30, 2, 30)
@@ -545,7 +552,7 @@ def test_an_expression_over_a_field_that_is_written_gives_another_value_next_tim
 
 
 def test_a_generated_column_changes_with_what_it_is_made_of(root: Any) -> None:
-    request = request_of(root, site_with(Sample))
+    request = keyed(root, site_with(Sample))
     found = expressions(request, Sample, integer={"field": "doubled"})
     assert found.rereads
     assert found.expressions["integer"].reads == {"doubled"}

@@ -1,0 +1,177 @@
+"""Several rows in one write, each with values of its own: ``rows`` of ``update_record``."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from django.db import router
+from django.db.models import Model
+
+from ..conf import settings
+from ..emulation.picked_rows import listed
+from ..emulation.record import Record
+from ..emulation.saving import MAX_LABELS, RowPage
+from ..exceptions import NotPermitted, ToolError
+from ..orm.access import ModelAccess
+from ..orm.alternative_spellings import json_or_text
+from ..orm.column_values import pk_text
+from ..orm.labels import label_of
+from ..orm.row_finder import RowFinder
+from ..orm.tool_arguments import Arguments
+from ..orm.unique_keys import PK, UniqueKey
+from .row_expressions import RowExpressions
+from .writes import RefusedRows, Write
+
+
+class NamedRow:
+    """One of the rows: its key as it is told, the values to save, and the row, None if it has to be created."""
+
+    def __init__(self, told: str, values: RowExpressions, row: Model | None) -> None:
+        self.told = told
+        self.values = values
+        self.row = row
+
+
+class NamedRows(Write):
+    """Saves several rows with values of their own. ``by`` names the fields of a unique key, which each row holds; with
+    ``create_missing``, a row without such a key is created."""
+
+    permission = "change"
+    done = "updated"
+    # Number of rows that are written without a question.
+    MAX_UNASKED: ClassVar = 20
+
+    def __init__(self, model: ModelAccess, tool: str, arguments: Arguments) -> None:
+        super().__init__(model, tool)
+        self.arguments = arguments
+        self.by = arguments.names("by", UniqueKey.MAX_FIELDS) if "by" in arguments else [PK]
+        self.create_missing = arguments.flag("create_missing")
+        self.given = _rows(arguments, self.by)
+
+    @property
+    def bound(self) -> Mapping[str, Any]:
+        return {"model": self.exposure.label, "rows": self.given, "by": self.by, "create": self.create_missing}
+
+    def prepare(self) -> None:
+        request = self.request
+        request.go_to(self.exposure, "changelist")
+        key = UniqueKey(self.model, self.by)
+        keys = [key.read([row[name] for name in self.by]) for row in self.given]
+        told = [", ".join(str(row[name]) for name in self.by) for row in self.given]
+        # A row that is created gets its key as a value too.
+        names = [] if key.is_pk else self.by
+
+        # Find and lock the rows.
+        found: list[Model | None] = []
+
+        def read() -> Sequence[Model]:
+            found[:] = key.find(keys)
+            return [row for row in found if row is not None]
+
+        locked = self.lock(read)
+        self._check_missing([text for text, row in zip(told, found, strict=True) if row is None])
+        self._check_twice(told, keys, found)
+
+        # Then check that the caller may write each of them.
+        for one in locked:
+            request.go_to(self.exposure, "change", one.pk)
+            if not self.allows(one):
+                label = label_of(self.exposure, one) or pk_text(one.pk)
+                raise NotPermitted(f"You may not change {label} of {self.exposure.label}. Nothing was changed.")
+        self.rows = []
+        for text, given, row in zip(told, self.given, found, strict=True):
+            values = given if row is None and names else _without(given, self.by)
+            self.rows.append(NamedRow(text, RowExpressions.read(self.model, values), row))
+        self.asks = len(self.rows) > self.MAX_UNASKED or self.asks_for(*(named.values for named in self.rows))
+        self.affected = [row if row is not None else text for text, row in zip(told, found, strict=True)]
+        count = len(self.rows)
+        self.message = f"This changes {count} row{'s' if count != 1 else ''} of {self.exposure.label}."
+        self.shown = {"model": self.exposure.label, "rows": count, "objects": told[:MAX_LABELS]}
+        self.question = f"{self.message}\n\n{self.exposure.label} ({count}): {listed(told[:MAX_LABELS], count)}"
+
+    def _check_missing(self, missing: Sequence[str]) -> None:
+        if not missing:
+            return
+        may_add = self.model.may_row("add")
+        if self.create_missing and may_add:
+            return
+        by = " and ".join(self.by)
+        text = f"No row of {self.exposure.label} has {by} {listed(missing[:MAX_LABELS], len(missing))}. "
+        if self.create_missing:
+            raise NotPermitted(f"{text}You may not add rows. Nothing was changed.")
+        way = " Set create_missing to add them." if may_add else ""
+        raise ToolError(f"{text}Nothing was changed.{way}")
+
+    def _check_twice(self, told: Sequence[str], keys: Sequence[Any], found: Sequence[Model | None]) -> None:
+        seen = set()
+        for text, key, row in zip(told, keys, found, strict=True):
+            one = row.pk if row is not None else key
+            if one in seen:
+                raise ToolError(f"{text} is named twice in rows. Nothing was changed.")
+            seen.add(one)
+
+    def perform(self) -> dict[str, Any]:
+        refused = RefusedRows(self.model)
+        saved: list[tuple[Model, dict[str, Any] | None, set[str]]] = []
+        for number, named in enumerate(self.rows, 1):
+            row = named.row
+            before: dict[str, Any] | None = None
+            if row is None:
+                self.request.go_to(self.exposure, "add")
+            else:
+                self.request.go_to(self.exposure, "change", row.pk)
+                before = dict(vars(row))
+            using = router.db_for_write(self.exposure.model, instance=row)
+            with refused.row(named.told, using):
+                values = named.values.plain if row is None else named.values.values_for(row)
+                saving = RowPage(self.model, row).saving(values, self.tool)
+                written, names = saving.save()
+                self.messages += saving.messages
+                saved.append((written, before, {*values, *names}))
+                self.request.mcp.progress(number, len(self.rows))
+            if refused.are_enough:
+                break
+        refused.check()
+        return {"updated": True, "model": self.exposure.label, **self._counted(saved), **self.said()}
+
+    def _counted(self, saved: Sequence[tuple[Model, dict[str, Any] | None, set[str]]]) -> dict[str, Any]:
+        """Return how many rows were written, and the first of them with what has changed."""
+        rows = []
+        created = sum(before is None for _, before, _ in saved)
+        seen = RowFinder(self.model).by_key([row.pk for row, _, _ in saved[: self.MAX_UNASKED]])
+        for row, before, names in saved:
+            if row.pk in seen and self.model.may_row("view", seen[row.pk]):
+                record = Record(self.model, seen[row.pk], text_limit=settings.TEXT_CHARS)
+                shown = record.changed(before or {}, names)
+                shown.pop("model")
+                rows.append(shown)
+        counts = {"changed_rows": len(saved) - created}
+        if created:
+            counts["created_rows"] = created
+        return {**counts, "rows": rows}
+
+
+def _without(row: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name not in names}
+
+
+def _rows(arguments: Arguments, by: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the argument ``rows``, each an object with the fields of the key and at least one value."""
+    rows = json_or_text(arguments.get("rows"))
+    most = settings.MAX_BULK_ROWS
+    key = ", ".join(by)
+    if not isinstance(rows, list) or not 1 <= len(rows) <= most:
+        raise ToolError(f"rows must be a list of 1 to {most} objects, each with {key} and the values to save.")
+    read = []
+    for number, item in enumerate(rows, 1):
+        row = json_or_text(item)
+        if not isinstance(row, dict):
+            raise ToolError(f"Row {number} of rows must be an object, such as {{'{by[0]}': ..., 'field': value}}.")
+        missing = [name for name in by if name not in row]
+        if missing:
+            raise ToolError(
+                f"Row {number} of rows has no {', '.join(missing)}: each is named by {key}. Nothing was changed."
+            )
+        if len(row) == len(by):
+            raise ToolError(f"Row {number} of rows has no values to save. Nothing was changed.")
+        read.append(row)
+    return read
