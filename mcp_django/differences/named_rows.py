@@ -122,7 +122,7 @@ class NamedRows(Write):
                 before = dict(vars(row))
             using = router.db_for_write(self.exposure.model, instance=row)
             with refused.row(named.told, using):
-                values = named.values.plain if row is None else named.values.values_for(row)
+                values = named.values.values_for(row)
                 saving = RowPage(self.model, row).saving(values, self.tool)
                 written, names = saving.save()
                 self.messages += saving.messages

@@ -221,15 +221,17 @@ class RowExpressions:
                 return True
         return False
 
-    def values_for(self, row: Model, label: str = "") -> dict[str, Any]:
+    def values_for(self, row: Model | None, label: str = "") -> dict[str, Any]:
         """Return the values to write to a row, with the value that each expression gives for it.
 
         ``row`` is locked and was just read; ``label`` names it in errors, "" where they are told by row. Raises
         ``ToolError`` if an expression has no value for the row: a field is NULL, the result has more digits than the
-        field, or the row hides a field.
+        field, or the row hides a field. A row that has to be created, None, has no values to compute with.
         """
         given = dict(self.plain)
         for name, expression in self.expressions.items():
+            if row is None:
+                raise ToolError(f"{NOT_SAVED} the row is new, and has nothing to compute {name} from.")
             given[name] = expression.value_for(self.model, row, label)
         return given
 

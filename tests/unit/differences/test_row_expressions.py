@@ -310,6 +310,18 @@ def test_a_row_that_does_not_exist_yet_has_nothing_to_compute_with(root: Any) ->
     assert "Give one value" in created.text
 
 
+def test_a_row_that_is_created_on_the_way_has_nothing_to_compute_with(root: Any) -> None:
+    book = make_book("Dune", price="10.00", isbn="A1")
+    new = {"isbn": "A2", "title": "Emma", "author": book.author_id, "price": "5.00"}
+    values = {"pages": {"field": "price", "round": "1"}}
+    rows = [{"isbn": "A1", **values}, {**new, **values}]
+    arguments = {**BOOK, "by": "isbn", "rows": rows, "create_missing": True, "idempotency_key": "1"}
+    answer = MCPClient(root).call("update_record", **arguments)
+    assert answer.is_error
+    assert "A2: the row is new, and has nothing to compute pages from." in answer.text
+    assert list(Book.objects.values_list("isbn", "pages")) == [("A1", 0)]
+
+
 # What expressions read
 
 
