@@ -138,6 +138,12 @@ def engine_without_undo(using: str, table: str) -> str:
     return engine if engine in _WITHOUT_TRANSACTIONS else ""
 
 
+def sorts_uuids_by_digits(using: str) -> bool:
+    """Return whether UUIDs are sorted as their texts: the type of MariaDB compares their last parts first."""
+    connection = connections[using]
+    return connection.vendor != "mysql" or not connection.features.has_native_uuid_field
+
+
 def ranks_rows(using: str) -> bool:
     """Return whether the database has window functions, but no aggregate functions by an order."""
     return connections[using].vendor == "mysql"

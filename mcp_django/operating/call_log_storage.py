@@ -10,6 +10,7 @@ import atexit
 import json
 import logging
 import os
+import re
 import threading
 import time
 from collections import deque
@@ -33,8 +34,8 @@ from django.db import (
 )
 
 from ..context.call_record import CallRecord
-from ..context.database_errors import Trouble, code_of
-from ..context.databases import LockWait, insert_new, writing
+from ..context.database_errors import Trouble, code_of, is_unfit
+from ..context.databases import LockWait, has_short_characters, insert_new, writing
 from ..models import CallEntry
 from .alerts import alerts
 from .gauges import gauge
@@ -67,6 +68,8 @@ BATCH: Final = 500
 MAX_WAITING: Final = 20_000
 # Errors which say that the database cannot hold the values of a row.
 UNFIT: Final = (DataError, IntegrityError, ValueError, TypeError, OverflowError)
+# Characters of four bytes.
+LONG_CHARACTERS: Final = re.compile(r"[\U00010000-\U0010ffff]")
 # MySQL's numbers for a packet that is larger than the server takes; 2006 is also a connection that is gone.
 TOO_LARGE: Final = frozenset({1153, 2006})
 # The values of a row in the order of FIELDS, which leave out the primary key. Creating a model instance would take
@@ -207,24 +210,31 @@ class Writer:
         """Store rows in this thread; a row that the database refuses does not block the others."""
         try:
             store(rows)
-        except OperationalError as error:
-            # MySQL ends the connection for a statement that is too large: where it is gone, connecting fails as well.
-            if code_of(error) not in TOO_LARGE or len(rows) == 1:
+        except (OperationalError, *UNFIT) as error:
+            if len(rows) > 1 and code_of(error) in TOO_LARGE:
+                # MySQL ends the connection for a statement that is too large: where it is gone, connecting fails as
+                # well.
+                middle = len(rows) // 2
+                self.store_now(rows[:middle])
+                self.store_now(rows[middle:])
+            elif not _is_unfit(error):
                 raise
-            middle = len(rows) // 2
-            self.store_now(rows[:middle])
-            self.store_now(rows[middle:])
-        except UNFIT as error:
-            if len(rows) > 1:
+            elif len(rows) > 1:
                 for row in rows:
                     self.store_now([row])
-                return
-            try:
-                store([fitting(rows[0])])
-            except UNFIT:
-                logger.error("A call is not in the log of calls: %s", type(error).__name__)
-                with self._lock:
-                    self.left_out += 1
+            else:
+                self._store_fitting(rows[0])
+
+    def _store_fitting(self, row: Row) -> None:
+        """Store as much of a row as the columns hold, or leave it out."""
+        try:
+            store([fitting(row)])
+        except (OperationalError, *UNFIT) as error:
+            if not _is_unfit(error):
+                raise
+            logger.error("A call is not in the log of calls: %s", type(error).__name__)
+            with self._lock:
+                self.left_out += 1
 
     @property
     def patience(self) -> float:
@@ -338,15 +348,22 @@ def _out_of_the_way(alias: str, connection: Any) -> Iterator[None]:
                 cursor.execute(f"PRAGMA busy_timeout = {usual}")
 
 
+def _is_unfit(error: Exception) -> bool:
+    """Return whether the database refuses a row for its values; for some, the drivers of MySQL have no class."""
+    return isinstance(error, UNFIT) or is_unfit(error)
+
+
 def fitting(row: Row) -> Row:
-    """Return a row with its texts cut to the columns' lengths, without NUL characters."""
-    return tuple(_fitting_value(field, value) for field, value in zip(FIELDS, row, strict=True))
+    """Return a row with its texts cut to the columns' lengths, and without characters that the table does not take."""
+    is_short = has_short_characters(_alias(), CallEntry._meta.db_table)
+    return tuple(_fitting_value(field, value, is_short) for field, value in zip(FIELDS, row, strict=True))
 
 
-def _fitting_value(field: Any, value: Any) -> Any:
-    if isinstance(value, str):
-        return value.replace("\0", "")[: getattr(field, "max_length", None)]
-    return value
+def _fitting_value(field: Any, value: Any, is_short: bool) -> Any:
+    if not isinstance(value, str):
+        return value
+    text = value.replace("\0", "")[: getattr(field, "max_length", None)]
+    return LONG_CHARACTERS.sub("\N{REPLACEMENT CHARACTER}", text) if is_short else text
 
 
 _writer = Writer()

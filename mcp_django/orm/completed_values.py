@@ -14,6 +14,7 @@ from uuid import UUID
 
 from django.db.models import Model, Q, QuerySet
 
+from ..context.databases import sorts_uuids_by_digits
 from ..exceptions import NotFound, ToolError
 from ..schema.secrets import clean_text
 from .access import ModelAccess
@@ -43,6 +44,8 @@ MAX_DIGITS: Final = 19
 BOOLEANS: Final = (("true", ""), ("false", ""))
 # The alias of a computed value in its query.
 COMPUTED: Final = "mcp_completed"
+# The numbers of digits after which a UUID has its hyphens.
+UUID_PARTS: Final = (8, 12, 16, 20)
 _DIGITS: Final = re.compile(r"[1-9][0-9]{0,18}")
 _HEX: Final = re.compile(r"[0-9a-f]{1,32}")
 
@@ -106,8 +109,11 @@ def is_usable(value: str) -> bool:
     return 0 < len(value) <= MAX_VALUE and "\0" not in value and clean_text(value) == value
 
 
-def beginning(path: str, field: Any, text: str) -> Q | None:
-    """Return the condition for completion values that start with the typed text, if an index can serve it."""
+def beginning(path: str, field: Any, text: str, using: str) -> Q | None:
+    """Return the condition for completion values that start with the typed text, for an index where one can serve it.
+
+    ``using`` is the database in which they are found.
+    """
     match kind_of(field).word:
         case "text":
             return Q((f"{path}__startswith", text))
@@ -117,6 +123,9 @@ def beginning(path: str, field: Any, text: str) -> Q | None:
             digits = text.lower().replace("-", "")
             if _HEX.fullmatch(digits):
                 first = UUID(digits.ljust(32, "0"))
+                if not sorts_uuids_by_digits(using):
+                    hyphens = sum(len(digits) > place for place in UUID_PARTS)
+                    return Q((f"{path}__istartswith", str(first)[: len(digits) + hyphens]))
                 last = UUID(digits.ljust(32, "f"))
                 return Q((f"{path}__gte", first), (f"{path}__lte", last))
     return None
@@ -173,7 +182,7 @@ class ModelValues:
         if not text:
             yield rows.order_by(*ordering)
             return
-        if (key := self._key_condition(text)) is not None:
+        if (key := self._key_condition(text, rows.db)) is not None:
             yield rows.filter(key).order_by("pk")
         label = plain_label(exposure)
         if label is not None:
@@ -190,7 +199,7 @@ class ModelValues:
         elif label is not None:
             yield labelled.filter(Q((f"{label}__icontains", text))).order_by(*ordering)
 
-    def _key_condition(self, text: str) -> Q | None:
+    def _key_condition(self, text: str, using: str) -> Q | None:
         """Return the condition for completions of a primary key: each begins with the typed text, or equals it."""
         fields: Sequence[Any] = self.exposure.opts.pk_fields
         if len(fields) == 1:
@@ -199,7 +208,7 @@ class ModelValues:
             while field.is_relation:
                 field = field.target_field
                 path = f"{path}__{field.name}"
-            condition = beginning(path, field, text)
+            condition = beginning(path, field, text, using)
             if condition is not None:
                 return condition
         try:
@@ -298,7 +307,7 @@ def _conditions(path: str, field: Any, text: str, using: str) -> Iterator[Q]:
     elif kind_of(field).word == "text":
         yield Q((f"{path}__istartswith", text))
         yield Q((f"{path}__icontains", text))
-    elif (condition := beginning(path, stored_field(field), text)) is not None:
+    elif (condition := beginning(path, stored_field(field), text, using)) is not None:
         yield condition
     else:
         try:

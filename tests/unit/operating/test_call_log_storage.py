@@ -8,6 +8,7 @@ import pytest
 from django.db import DatabaseError, DataError, OperationalError, ProgrammingError, connection, transaction
 
 from mcp_django.context.call_record import CallRecord
+from mcp_django.context.databases import has_short_characters
 from mcp_django.models import CallEntry
 from mcp_django.operating import call_log_storage
 from mcp_django.operating.call_log_storage import COLUMNS, SAID_AFTER, Writer, fitting, row_of, store
@@ -177,6 +178,50 @@ def test_a_row_that_does_not_fit_keeps_no_other_out(writer, caplog, monkeypatch)
     writer.flush()
     assert sorted(CallEntry.objects.values_list("tool", flat=True)) == ["ab", "good", "good"]
     assert writer.left_out == 1
+
+
+def test_a_text_with_a_character_that_the_table_does_not_take_is_logged_without_it(writer, monkeypatch):
+    real = call_log_storage.store
+
+    def short(rows):
+        if any("🙂" in value(found, "tool") for found in rows):
+            # As mysqlclient says it, which has no class for it.
+            raise OperationalError(1366, "Incorrect string value")
+        real(rows)
+
+    monkeypatch.setattr(call_log_storage, "store", short)
+    writer.put(row(tool="🙂"))
+    writer.put(row(tool="good"))
+    writer.flush()
+    assert writer.left_out == 1
+    monkeypatch.setattr(call_log_storage, "has_short_characters", lambda using, table: True)
+    writer.put(row(tool="é 🙂"))
+    writer.flush()
+    assert sorted(CallEntry.objects.values_list("tool", flat=True)) == ["good", "é \N{REPLACEMENT CHARACTER}"]
+    assert writer.left_out == 1
+
+
+@pytest.fixture
+def short_table(transactional_db):
+    """The table of the log, made for characters of at most three bytes."""
+    convert = f"ALTER TABLE {CallEntry._meta.db_table} CONVERT TO CHARACTER SET"
+    has_short_characters.cache_clear()
+    with connection.cursor() as cursor:
+        cursor.execute(f"{convert} utf8mb3")
+    yield
+    with connection.cursor() as cursor:
+        cursor.execute(f"{convert} utf8mb4")
+    has_short_characters.cache_clear()
+
+
+@pytest.mark.skipif(connection.vendor != "mysql", reason="texts of other databases take every character")
+@pytest.mark.usefixtures("short_table")
+def test_calls_are_logged_in_a_table_of_utf8mb3(writer):
+    writer.put(row(tool="good"))
+    writer.put(row(tool="é 🙂", history=[{"name": "🙂"}]))
+    writer.flush()
+    assert sorted(CallEntry.objects.values_list("tool", flat=True)) == ["good", "é \N{REPLACEMENT CHARACTER}"]
+    assert writer.left_out == 0
 
 
 def test_rows_that_are_too_many_for_one_packet_are_stored_in_parts(writer, monkeypatch):

@@ -84,11 +84,17 @@ def test_a_key_in_the_very_letters_comes_before_one_in_others(root):
     assert keys(root, Shelf, "a/1")[0] == "a/1"
 
 
-@pytest.mark.parametrize("digits", [1, 7, 8, 9, 36])
-def test_a_uuid_is_completed_from_its_first_digits(root, digits):
-    section = Section.objects.create(pk=uuid.UUID("6f" + "0a" * 15), name="Here")
-    Section.objects.create(pk=uuid.UUID("70" + "0a" * 15), name="There")
-    assert keys(root, Section, str(section.pk)[:digits]) == pks(section)
+# Also of a random UUID and of a time, which MariaDB sorts by their last digits.
+@pytest.mark.parametrize(
+    "key", ["6f" + "0a" * 15, "6f0a1b2c3d4e4f5a8b6c7d8e9fa0b1c2", "6f0a1b2c3d4e1f5a8b6c7d8e9fa0b1c2"]
+)
+@pytest.mark.parametrize("digits", [1, 7, 8, 9, 13, 14, 19, 24, 35, 36])
+def test_a_uuid_is_completed_from_its_first_digits(root, digits, key):
+    section = Section.objects.create(pk=uuid.UUID(key), name="Here")
+    for other in ("70" + "0a" * 15, "10112233445546678899aabbccddeeff", "f0112233445516678899000000000000"):
+        Section.objects.create(pk=uuid.UUID(other), name="There")
+    text = str(section.pk)[:digits]
+    assert keys(root, Section, text) == keys(root, Section, text.upper().replace("-", "")) == pks(section)
 
 
 def test_the_key_of_a_child_table_is_completed(root):
