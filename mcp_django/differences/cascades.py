@@ -103,7 +103,9 @@ class DeletionCollector(Collector):
         if not opts.concrete_model._meta.parents:
             relations: Iterable[Any] = get_candidate_relations_to_delete(opts)
             targets = (relation.field.foreign_related_fields for relation in relations)
-            rows = rows.only(*{field.attname for field in chain.from_iterable(targets)})
+            # Without any name, only() would read all columns.
+            keys = [field.attname for field in opts.pk_fields]
+            rows = rows.only(*keys, *{field.attname for field in chain.from_iterable(targets)})
         self._read(rows)
         return rows
 

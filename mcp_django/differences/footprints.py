@@ -7,7 +7,7 @@ instances or signals. So it does not matter how a hook has written a row.
 import base64
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -26,6 +26,7 @@ from ..orm.alternative_spellings import json_or_text
 from ..orm.column_values import pk_text, plain_key
 from ..orm.pagination import chunks
 from .cascades import ROWS_EACH, DeletionCollector, TooManyRows, concrete, keys_of, with_parents
+from .new_rows import NewRows
 from .stored_rows import Key, Row, StoredTable, differing, stored_table
 
 Snapshot = dict[type[Model], dict[Key, Row]]
@@ -228,18 +229,22 @@ class Footprint:
     """The rows that a write may touch, on one of the ``DATABASES``; tables of other databases are left out.
 
     Name what the write is going to do (:meth:`add_row`, :meth:`add_form`, :meth:`add_deletion`, :meth:`add`), then call
-    :meth:`before` in the transaction of the write, :meth:`created` for each new row, and :meth:`after`, which returns
-    the difference. Each of these two reads costs one statement a table, however many rows. Rows that the write does not
-    touch cost nothing but their lock: a footprint may name too many, never too few. More rows than ``MAX_BULK_ROWS``
-    times ten raise ``TooManyRows`` before anything is written: such a write cannot be taken back.
+    :meth:`before` in the transaction of the write, do it in :meth:`watching`, call :meth:`created` for each new row,
+    and :meth:`after`, which returns the difference. Both reads cost one statement a table, however many rows. Rows that
+    the write does not touch cost nothing but their lock: a footprint may name too many, never too few. More rows than
+    ``MAX_BULK_ROWS`` times ten raise ``TooManyRows`` before anything is written: such a write cannot be taken back.
 
     What a hook writes outside of the footprint is not in the difference: ``tables`` are all tables in which it looks,
     so that writes to others can be told. ``left`` names foreign keys with ``DO_NOTHING`` to rows that are deleted.
+    ``unsure`` are, after the write, the models in which rows that seem new may be older ones that a hook has moved
+    there: who takes such a difference back would delete them.
     """
 
     def __init__(self, using: str) -> None:
         self.using = using
         self.left: set[str] = set()
+        self.unsure: list[type[Model]] = []
+        self._new_rows = NewRows(using)
         # What is read, by model: combinations of cells by the attnames that hold them, and what hangs on other rows.
         self._roots: dict[type[Model], dict[tuple[str, ...], set[Key]]] = {}
         self._branches: dict[type[Model], dict[Branch, None]] = {}
@@ -326,6 +331,10 @@ class Footprint:
         if sum(map(len, self._before.values())) > settings.MAX_BULK_ROWS * ROWS_EACH:
             raise TooManyRows
 
+    def watching(self) -> AbstractContextManager[None]:
+        """Return the block in which the write is done: its statements tell which rows are new."""
+        return self._new_rows.watching()
+
     def created(self, obj: Model) -> None:
         """Take a row that was saved for a new one: :meth:`after` reads it with all that hangs on it by its form."""
         if not self._is_here(type(obj), obj):
@@ -342,7 +351,23 @@ class Footprint:
         found: Snapshot = {}
         # MySQL's plain reads may show an older state than that which before() has locked.
         self._read(found, {}, self._before, lock=reads_snapshots(self.using))
-        return StoredDifference.between(self.using, self._before, found)
+        difference = StoredDifference.between(self.using, self._before, found)
+
+        # A row is new if a statement of the write has made it.
+        counts = difference.counts()
+        self.unsure = [
+            model
+            for model, kinds in counts.items()
+            if kinds["added"] and self._new_rows.may_be_old(model, kinds["added"], self._columns_of(model))
+        ]
+        return difference
+
+    def _columns_of(self, model: type[Model]) -> list[str]:
+        """Return the columns by which rows of a table are found."""
+        names = {name for combination in self._roots[model] for name in combination}
+        names |= {branch.by for branch in self._branches.get(model, ())}
+        fields = stored_table(model, self.using).fields
+        return [fields[name].column for name in names]
 
     def _read(
         self,

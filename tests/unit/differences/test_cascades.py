@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.db.models import ProtectedError
 
 from mcp_django.differences.cascades import DeletionCollector, TooManyRows
@@ -91,6 +92,25 @@ def test_links_go_from_either_side() -> None:
     bird = Bird.objects.first()
     collector = check([bird])
     assert {model.__name__ for model in collector.deleted} == {"Bird", "Bird_trees", "Bird_friends", "Nest"}
+
+
+@pytest.mark.parametrize("model", MODELS.values(), ids=lambda model: model.__name__)
+def test_a_row_of_each_model(model: Any) -> None:
+    plant(1)
+    grow(1)
+    rows = model._base_manager.exclude(pk=1) if model is Tree else model._base_manager
+    for row in {rows.order_by("pk").first(), rows.order_by("pk").last()} - {None}:
+        check([row])
+
+
+@pytest.mark.skipif("connection.vendor != 'sqlite'", reason="other databases refuse such values")
+def test_rows_with_values_that_nobody_can_read_are_found() -> None:
+    tree = plant(1)
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE forest_branch SET thickness = 'thick'")
+        cursor.execute("UPDATE forest_ring SET width = 'wide'")
+        cursor.execute("UPDATE forest_sign SET changed = 'then'")
+    check([tree])
 
 
 def test_many_rows_at_once() -> None:

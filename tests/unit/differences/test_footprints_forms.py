@@ -7,6 +7,7 @@ import pytest
 from django.contrib import admin
 from django.contrib.auth.models import User
 from django.contrib.contenttypes.admin import GenericTabularInline
+from django.db import transaction
 from django.db.models import F
 from rest_framework import serializers
 
@@ -48,7 +49,9 @@ def own_request(model: Any, model_admin: Any, **options: Any) -> Any:
     return request_of(user or make_superuser(), site)
 
 
-def save(request: Any, model: Any, obj: Any, values: dict[str, Any]) -> tuple[StoredDifference, Footprint]:
+def save(
+    request: Any, model: Any, obj: Any, values: dict[str, Any], unsure: Any = ()
+) -> tuple[StoredDifference, Footprint]:
     """Save a page; what its footprint tells must be what has happened in all tables."""
     access = access_of(request)[request.mcp.site.exposures[model]]
     page = RowPage(access, obj)
@@ -56,12 +59,14 @@ def save(request: Any, model: Any, obj: Any, values: dict[str, Any]) -> tuple[St
     with changing(APPS) as happened, one_transaction(model, request):
         footprint.add_form(page, values)
         footprint.before()
-        saved, _ = page.saving(values, "update_record").save()
+        with footprint.watching():
+            saved, _ = page.saving(values, "update_record").save()
         if obj is None:
             footprint.created(saved)
         difference = footprint.after()
     assert changes_of(difference) == happened
     assert happened.keys() <= footprint.tables
+    assert not footprint.unsure
     return difference, footprint
 
 
@@ -316,3 +321,65 @@ def test_many_pages_cost_two_statements_a_table(django_assert_num_queries: Any) 
         footprint.before()
     with django_assert_num_queries(2):
         assert not footprint.after()
+
+
+# Rows that only seem new
+
+
+def test_a_row_that_a_hook_moves_here_is_not_taken_for_a_new_one(monkeypatch: Any) -> None:
+    product = Product.objects.create(name="P")
+    order = make_order("1", 1)
+    other = make_order("2", 2, 3)
+
+    def save_related(self: Any, request: Any, form: Any, formsets: Any, change: bool) -> None:
+        admin.ModelAdmin.save_related(self, request, form, formsets, change)
+        moved = other.lines.order_by("pk").last()
+        Line.objects.filter(pk=moved.pk).update(order=form.instance)
+
+    monkeypatch.setattr(OrderAdmin, "save_related", save_related)
+    access = access_of(root := shop_request(make_superuser()))[root.mcp.site.exposures[Order]]
+    lines = [{"product": product.pk}]
+    for values in ({"customer": "Bob"}, {"lines": lines}):
+        footprint = Footprint("default")
+        with transaction.atomic():
+            footprint.add_form(RowPage(access, order), values)
+            footprint.before()
+            with footprint.watching():
+                RowPage(access, order).saving(values, "update_record").save()
+            footprint.after()
+            assert footprint.unsure == [Line]
+            transaction.set_rollback(True)
+
+
+def test_an_older_row_that_a_hook_saves_in_place_of_a_new_one() -> None:
+    old = Tag.objects.create(name="old")
+
+    class Merging(admin.ModelAdmin):
+        def save_model(self, request: Any, obj: Any, form: Any, change: bool) -> None:
+            obj.pk = old.pk
+            obj.save(force_update=True)
+
+    request = own_request(Tag, Merging)
+    access = access_of(request)[request.mcp.site.exposures[Tag]]
+    page = RowPage(access, None)
+    footprint = Footprint("default")
+    footprint.add_form(page, {"name": "new"})
+    footprint.before()
+    with footprint.watching():
+        saved, _ = page.saving({"name": "new"}, "create_record").save()
+    footprint.created(saved)
+    assert footprint.after().counts()[Tag]["added"] == 1
+    assert footprint.unsure == [Tag]
+
+
+def test_rows_that_one_statement_makes_are_new(monkeypatch: Any) -> None:
+    order = make_order("1", 1)
+    products = [Product.objects.create(name=f"New {number}") for number in range(3)]
+
+    def save_related(self: Any, request: Any, form: Any, formsets: Any, change: bool) -> None:
+        admin.ModelAdmin.save_related(self, request, form, formsets, change)
+        Line.objects.bulk_create(Line(order=order, product=product) for product in products)
+
+    monkeypatch.setattr(OrderAdmin, "save_related", save_related)
+    difference, _ = save(shop_request(make_superuser()), Order, order, {"customer": "Bob"})
+    assert difference.counts()[Line]["added"] == 3

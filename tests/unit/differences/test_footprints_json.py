@@ -26,7 +26,7 @@ def written() -> StoredDifference:
     footprint.before()
     Book.objects.filter(pk=changed.pk).update(title="New \U0001f600", rating=1e300, blob=b"\x80")
     Book.objects.filter(pk=deleted.pk).delete()
-    footprint.created(Seat.objects.create(hall="A", number=1))
+    footprint.created(Seat.objects.create(hall="A", number=Seat.objects.count()))
     return footprint.after()
 
 
