@@ -1,6 +1,8 @@
 """Values of a write that are computed from the row itself, and what they may read."""
 
+import threading
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -120,6 +122,30 @@ def test_the_row_is_read_where_it_is_locked(request_: Any, monkeypatch: Any) -> 
     book = make_book("Dune", price="20.00")
     Book.objects.update(price="30.00")
     assert update(request_, book, price={"field": "price+1"}).price == Decimal("31.00")
+
+
+@pytest.mark.skipif(not connection.features.has_select_for_update, reason="the database locks no rows")
+@pytest.mark.django_db(transaction=True)
+def test_of_writes_at_the_same_time_each_counts(root: Any) -> None:
+    book = make_book("Dune")
+    request = request_of(root)
+    request.mcp.record.is_keyed = True
+    call(UPDATE, request, **BOOK, pk=book.pk, values={"pages": {"field": "pages+1"}})
+    ready = threading.Barrier(4)
+
+    def count(number: int) -> None:
+        own = request_of(root)
+        own.mcp.record.is_keyed = True
+        try:
+            for _ in range(5):
+                ready.wait()
+                call(UPDATE, own, **BOOK, pk=book.pk, values={"pages": {"field": f"pages+{number}"}})
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(count, (1, 10, 100, 1000)))
+    assert Book.objects.get().pages == 5556
 
 
 def test_rows_of_a_child_table_are_computed_too(request_: Any) -> None:
