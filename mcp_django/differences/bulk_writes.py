@@ -89,7 +89,7 @@ class BulkUpdate(BulkWrite):
         given = self.expressions.values_for(first, label_of(self.exposure, first) or str(first.pk))
         labels = RowPage(self.model, first).saving(given, self.tool).check()
         meant = {name: label for name, label in labels.items() if name in plain}
-        told = in_words(values)
+        told = in_words(self.expressions.told)
         self.message = f"This changes {counted(self.rows)} of {self.exposure.label}: {assigned(told, meant)}."
         self.question = f"{self.message}\n\n{self.selection.listing}"
         self.picked = {"model": self.exposure.label, "rows": len(self.rows), "objects": self.selection.labels}

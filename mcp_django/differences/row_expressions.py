@@ -119,6 +119,12 @@ class RowExpression:
         """The names of the model fields that the expression reads."""
         return frozenset(column.field.name for column in self.columns.values())
 
+    @property
+    def told(self) -> str:
+        """The expression in words, for a question."""
+        text = str(self.given["field"])
+        return f"{text}, rounded to {self.given['round']}" if self.step is not None else text
+
     def value_for(self, model: ModelAccess, row: Model, label: str = "") -> Any:
         """Return the value that the expression gives for a row, as JSON for the form.
 
@@ -208,6 +214,12 @@ class RowExpressions:
     def is_empty(self) -> bool:
         """Whether there are no expressions among the values."""
         return not self.expressions
+
+    @property
+    def told(self) -> Mapping[str, Any]:
+        """The values as a question tells them: of an expression its text."""
+        texts = {name: expression.told for name, expression in self.expressions.items()}
+        return {**self.plain, **texts}
 
     @property
     def rereads(self) -> bool:

@@ -288,7 +288,7 @@ class RowUpdate(OneRow, RowSaving):
         self.asks = self.asks_for(self.expressions)
         if self.asks:
             label = label_of(self.exposure, self.row)
-            values = in_words(self.values)
+            values = in_words(self.expressions.told)
             self.affected = [self.row]
             self.shown = {"model": self.exposure.label, "pk": render(self.row.pk), "label": label, "values": values}
             named = f"{self.exposure.label} {quoted(self.shown['pk'])}: {quoted(label)}"

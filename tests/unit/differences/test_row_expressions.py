@@ -568,6 +568,17 @@ def test_times_without_a_zone(root: Any) -> None:
     assert update(request, row, moment={"field": "moment+1d"}).moment == datetime(2026, 3, 30, 2, 30)
 
 
+def test_a_question_has_expressions_as_they_were_written(root: Any) -> None:
+    client = MCPClient(root, version="2025-06-18")
+    book = make_book("Dune")
+    values = {"price": RISE, "title": "Emma", "pages": {"field": "pages+1"}}
+    told = "title = “Emma”, price = “price*1.05, rounded to 0.10”, pages = “pages+1”"
+    for which in ({"pk": str(book.pk)}, {"pks": [str(book.pk)]}):
+        preview = client.call("update_record", **BOOK, **which, values=values).structured
+        assert preview["message"].endswith(f": {told}.")
+        assert preview["values"]["price"] == "price*1.05, rounded to 0.10"
+
+
 # Whether it may be repeated
 
 
