@@ -5,7 +5,8 @@ installs them, and they do nothing unless the code that runs is being tried: a c
 the files of all other threads and tasks go their way. No setting is changed.
 
 A thread that the tried code starts, and what it gives to a ``ThreadPoolExecutor``, belong to it: their mail and files
-are caught too, and their writes to a database are refused, because they have connections of their own.
+are caught too, and their writes to a database are refused, because they have connections of their own. Where no
+transaction is open that will be rolled back, Django calls ``on_commit`` callbacks at once: these are caught too.
 
 A backend for mail that does not inherit from Django's is caught where ``EmailMessage.send`` uses it. Not caught is what
 uses no class of Django: a request to another server, Python's own ``open``, another process, a message to a queue
@@ -26,6 +27,7 @@ from django.core.files.storage import Storage
 from django.core.mail import EmailMessage
 from django.core.mail.backends.base import BaseEmailBackend
 from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 # Gets what is caught, the original method, the instance and the arguments of the call.
 Instead = Callable[..., Any]
@@ -41,8 +43,10 @@ class CaughtMail:
 
 @dataclass(slots=True)
 class Caught:
-    """What the code of one tried write wanted to do outside of the database: ``mails`` to send, and the names of
-    ``files`` to store or to delete, each once.
+    """What the code of one tried write wanted to do outside of the database.
+
+    That is the ``mails`` to send, the names of ``files`` to store or to delete, each once, and the ``callbacks`` that
+    Django would call with no transaction among ``rolled_back``, the connections of those that will be rolled back.
 
     ``contents`` has the files as they would be now, by storage and name, for code that reads them again; None for one
     that would be deleted. ``elsewhere`` is around the statements of other threads that belong to the write, as
@@ -50,9 +54,10 @@ class Caught:
     """
 
     elsewhere: Any = None
-
+    rolled_back: tuple[Any, ...] = ()
     mails: list[CaughtMail] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
+    callbacks: list[Any] = field(default_factory=list)
     contents: dict[tuple[int, str], bytes | None] = field(default_factory=dict)
 
     # What is caught of the code that this thread or task runs, None unless it is being tried.
@@ -143,6 +148,13 @@ def _size(caught: Caught, original: Any, storage: Any, name: str) -> Any:
     return original(storage, name) if content is None else len(content)
 
 
+def _on_commit(caught: Caught, original: Any, connection: Any, func: Any, *args: Any, **kwargs: Any) -> None:
+    if connection in caught.rolled_back:
+        original(connection, func, *args, **kwargs)
+    else:
+        caught.callbacks.append(func)
+
+
 def _start(caught: Caught, original: Any, thread: Any) -> None:
     thread.run = _belonging(caught, thread.run)
     original(thread)
@@ -191,6 +203,7 @@ def _install() -> None:
         if _wrapped:
             return
         _wrap(EmailMessage, "send", _send)
+        _wrap(BaseDatabaseWrapper, "on_commit", _on_commit)
         _wrap(threading.Thread, "start", _start)
         _wrap(ThreadPoolExecutor, "submit", _submit)
         for base, seams in _SEAMS.items():

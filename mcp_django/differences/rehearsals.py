@@ -6,20 +6,20 @@ database or in another thread, a table without transactions, a statement that co
 
 Not seen is what the code of the project does without Django: a task that is put into a queue at once (``task.delay()``
 in place of ``transaction.on_commit``), a request to another server, a file that Python's own ``open`` writes, an entry
-of the cache. An exposure whose hooks do such things says that it cannot be tried.
+of the cache, a message to a channel layer. An exposure whose hooks do such things says that it cannot be tried.
 """
 
 import logging
 from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final
 
 from django.apps import apps
 from django.conf import settings as django_settings
 from django.db import DatabaseError, IntegrityError, connections, router, transaction
-from django.db.models import Model
+from django.db.models import ForeignKey, Model
 
 from ..context.databases import engine_without_undo
 from ..context.rehearsing import Caught, CaughtMail, catching
@@ -127,12 +127,15 @@ class Rehearsal:
                 catching(self._refuse_elsewhere) as self._caught,
                 one_transaction(self.model, max_wait=MAX_WAIT) as aliases,
             ):
+                self._caught.rolled_back = tuple(connections[using] for using in aliases)
                 opened = {using: connections[using].savepoint() for using in aliases}
                 registered = {using: len(connections[using].run_on_commit) for using in aliases}
                 with self._watched(aliases):
                     yield
                 for using, first in registered.items():
-                    self.callbacks += _callbacks(connections[using].run_on_commit[first:])
+                    functions = [entry[1] for entry in connections[using].run_on_commit[first:]]
+                    self.callbacks += _names_of(functions)
+                self.callbacks += _names_of(self._caught.callbacks)
                 for using in aliases:
                     broken[using] = self._check_constraints(using)
                 for using, savepoint in opened.items():
@@ -232,16 +235,17 @@ class Rehearsal:
         found: dict[str, None] = {}
         for model in apps.get_models(include_auto_created=True):
             opts: Any = model._meta
-            own = _name_of(using, opts.db_table)
-            if own in written:
-                found[opts.db_table] = None
-            for field in opts.local_concrete_fields:
-                target: Any = field.remote_field and field.remote_field.model
-                if target is None or (statements := written.get(_name_of(using, target._meta.db_table))) is None:
-                    continue
-                assignment = f"{quote(field.target_field.column)} = "
-                if any(one.word in DELETING or assignment in one.assigned for one in statements):
-                    found[opts.db_table] = None
+            statements = written.get(_name_of(using, opts.db_table))
+            if statements is None:
+                continue
+            found[opts.db_table] = None
+            is_deleted = any(statement.word in DELETING for statement in statements)
+            for relation in opts.get_fields(include_hidden=True):
+                key = getattr(relation, "field", None)
+                if relation.auto_created and isinstance(key, ForeignKey):
+                    assignment = f"{quote(key.target_field.column)} = "
+                    if is_deleted or any(assignment in statement.assigned for statement in statements):
+                        found[key.model._meta.db_table] = None
         return list(found)
 
     def _forget_rows(self) -> None:
@@ -278,6 +282,7 @@ def _broken_keys(using: str, tables: Collection[str]) -> "Counter[Any]":
     return found
 
 
+@lru_cache(maxsize=4096)
 def _name_of(using: str, table: str) -> TableName:
     return table_name(connections[using].ops.quote_name(table))
 
@@ -291,9 +296,9 @@ def _own_tables(using: str) -> set[TableName]:
     return {_name_of(using, name) for name in names}
 
 
-def _callbacks(registered: Collection[Any]) -> list[str]:
+def _names_of(functions: Collection[Any]) -> list[str]:
     """Return the names of the project's functions among those that would run after the commit."""
-    names = [_name_of_callback(function) for _, function, _ in registered]
+    names = map(_name_of_callback, functions)
     return [name for name in names if not name.startswith("mcp_django.")]
 
 

@@ -42,6 +42,8 @@ READING: Final = frozenset(
         *("DECLARE", "FETCH", "CLOSE", "SAVEPOINT", "RELEASE"),
     }
 )
+# Maximum number of characters of a text whose statements are kept for the next time.
+MAX_KEPT: Final = 4_000
 # Those that end a transaction or begin another one; ROLLBACK TO SAVEPOINT does not.
 ENDING: Final = frozenset({"BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "PREPARE"})
 
@@ -70,15 +72,23 @@ class Statement:
         return str(sql)
 
     @staticmethod
-    @lru_cache(maxsize=512)
     def read(sql: str) -> "tuple[Statement, ...]":
         """Return the statements of a text."""
-        plain = _TOKENS.sub(lambda token: token["name"] or " ", sql)
-        parts = plain.split(";")
-        if any(";" in name for name in _QUOTED.findall(plain)):
-            # A name with a semicolon is in Django's own SQL, which has one statement in a text.
-            parts = [plain]
-        return tuple(_statement(part.strip()) for part in parts if part.strip())
+        if len(sql) > MAX_KEPT:
+            return _statements(sql)
+        return _kept_statements(sql)
+
+
+def _statements(sql: str) -> tuple[Statement, ...]:
+    plain = _TOKENS.sub(lambda token: token["name"] or " ", sql)
+    parts = plain.split(";")
+    if any(";" in name for name in _QUOTED.findall(plain)):
+        # A name with a semicolon is in Django's own SQL, which has one statement in a text.
+        parts = [plain]
+    return tuple(_statement(part.strip()) for part in parts if part.strip())
+
+
+_kept_statements: Final = lru_cache(maxsize=512)(_statements)
 
 
 def _statement(sql: str) -> Statement:

@@ -305,6 +305,14 @@ def test_a_write_to_another_database_is_refused(other_database, swallowed):
     assert nothing_is_left()
 
 
+def test_what_would_run_after_the_commit_of_another_database_is_not_run(other_database):
+    with Rehearsal(Tag) as rehearsal:
+        transaction.on_commit(after_the_commit, using=other_database)
+        with transaction.atomic(using=other_database):
+            transaction.on_commit(partial(after_the_commit, 1), using=other_database)
+    assert rehearsal.callbacks == [f"{__name__}.after_the_commit"] * 2
+
+
 def test_this_apps_own_tables_may_be_written_elsewhere(other_database):
     with connections[other_database].schema_editor() as editor:
         editor.create_model(Session)
