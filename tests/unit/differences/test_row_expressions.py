@@ -16,7 +16,7 @@ from django.test import override_settings
 from django.utils import timezone, translation
 from rest_framework import serializers
 
-from mcp_django import MCPSite, ModelExposure
+from mcp_django import MCPSite, ModelExposure, ToolError
 from mcp_django.differences.row_expressions import RowExpressions
 from mcp_django.orm.access import access_of
 from mcp_django.orm.columns import is_replaced
@@ -165,6 +165,19 @@ def test_a_choice_is_found_by_its_value_and_never_by_its_label(root: Any, monkey
     decimal = Sample._meta.get_field("decimal")
     monkeypatch.setattr(decimal, "choices", [(None, "-"), (Decimal("2.5"), "two"), (Decimal("5.0"), "five")])
     assert update(request, row, decimal={"field": "decimal*2"}).decimal == 5
+
+
+def test_a_column_of_any_number_of_digits_takes_all_of_them(root: Any, monkeypatch: Any) -> None:
+    request = request_of(root, site_with(Sample))
+    row = Sample(name="a", decimal=Decimal("1.2345"), integer=3)
+    monkeypatch.setattr(Sample._meta.get_field("decimal"), "decimal_places", None)
+    found = expressions(request, Sample, decimal={"field": "decimal*decimal"})
+    assert found.values_for(row) == {"decimal": "1.52399025"}
+    found = expressions(request, Sample, decimal={"field": "decimal/integer/1000000000000"})
+    assert found.values_for(row) == {"decimal": "0.0000000000004115"}
+    found = expressions(request, Sample, decimal={"field": "integer/7"})
+    with pytest.raises(ToolError, match=r'would be 0\.42857142857142857143…, write .*"round":"0.01"'):
+        found.values_for(row)
 
 
 # What has no value
@@ -440,6 +453,8 @@ def test_what_a_serializer_makes_is_not_read(root: Any) -> None:
     assert message.startswith("testapp.book has no field 'pages' for an expression")
     assert message.endswith("Valid: id.")
     assert message.replace("pages", "x") == refused(request, Book.objects.get(), price={"field": "x*2"})
+    # The serializer takes what an expression gives.
+    assert update(request, Book.objects.get(), price={"field": "pk*0 + 12.5"}).price == Decimal("12.50")
 
 
 def test_a_column_with_an_attribute_in_its_place_is_not_read(root: Any, monkeypatch: Any) -> None:
