@@ -4,7 +4,7 @@ No registration is needed. Callers read their own changes, as :class:`~mcp_djang
 finds them, with the difference as it was shown to them. A change of a model that they can no longer view is left out.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -116,15 +116,14 @@ class ChangeRows(ReadOnlyExposure):
 
     def get_queryset(self, request: MCPRequest) -> QuerySet[Any]:
         """Return the caller's own changes of models that they can view now."""
-        own = Changes(request).rows.order_by()
-        known = own.values_list("labels", flat=True).distinct()
-        viewed = self._viewed(request)
-        labels = [text for text in known if viewed.issuperset(text.split())]
+        changes = Changes(request)
+        own = changes.rows.order_by()
+        labels = filter(changes.may_see, own.values_list("labels", flat=True).distinct())
         now = timezone.now()
         can_undo = Q(state=Stored.State.DONE.value, cannot_undo="", expires__gt=now)
         return DerivedTable.queryset(
             Change,
-            own.filter(labels__in=labels).values(
+            own.filter(labels__in=list(labels)).values(
                 *("id", "time", "summary", "tool", "model", "rows", "cannot_undo", "expires", "outcome", "call"),
                 state_now=Case(
                     When(state=Stored.State.WAITING.value, expires__lte=now, then=Value(Stored.State.EXPIRED.value)),
@@ -135,12 +134,6 @@ class ChangeRows(ReadOnlyExposure):
             ),
         )
 
-    def _viewed(self, request: MCPRequest) -> set[str]:
-        return {exposure.label for exposure in self._others() if access_of(request)[exposure].is_there}
-
-    def _others(self) -> Iterator[Any]:
-        return (exposure for exposure in self.site.exposures.values() if exposure is not self)
-
     # Permissions
 
     def has_view_permission(self, request: MCPRequest, obj: Model | None = None) -> bool:
@@ -148,7 +141,7 @@ class ChangeRows(ReadOnlyExposure):
         if settings.READ_ONLY or Scope.WRITE not in request.mcp.scopes:
             return False
         access = access_of(request)
-        return any(access[exposure].may(deed) for exposure in self._others() for deed in WRITES)
+        return any(access[exposure].may(deed) for exposure in self.site.exposures.values() for deed in WRITES)
 
 
 def _difference(row: Any) -> Any:

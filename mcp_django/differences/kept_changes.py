@@ -2,7 +2,8 @@
 
 A row is inserted in the transaction of its write, if the app's own tables are in the same database. Its contents are
 sealed with ``SECRET_KEY``. Over MCP, callers have their own changes only: those of the same user, with whatever client,
-at the same endpoint; a program with a service account has those of its account. Users without a key have none.
+at the same endpoint; a program with a service account has those of its account. Users without a key have none. They
+see a change as they were told of it then, while they can view all models that it names.
 """
 
 import hashlib
@@ -24,6 +25,7 @@ from ..context.request import MCPRequest
 from ..context.signing import StoredSeal
 from ..exceptions import NotFound
 from ..models import Change
+from ..orm.access import access_of
 from ..orm.own_tables import OwnTable
 from ..signin import FactName
 
@@ -215,7 +217,7 @@ class Changes:
     def own(self, pk: Any, *, lock: bool = False) -> KeptChange:
         """Return the caller's change with this number, as the client gave it; with ``lock``, others wait for it.
 
-        Raises ``NotFound`` if it is not there, or is somebody else's.
+        Raises ``NotFound`` if it is not there, is somebody else's, or is of a model that the caller cannot view now.
         """
         text = str(pk)
         number = int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else 0
@@ -223,9 +225,15 @@ class Changes:
             raise NotFound
         rows = self.rows.select_for_update() if lock else self.rows
         change = rows.filter(pk=number).first()
-        if change is None:
+        if change is None or not self.may_see(change.labels):
             raise NotFound
         return KeptChange(change)
+
+    def may_see(self, labels: str) -> bool:
+        """Return whether the caller can view all models of a change now, by its column ``labels``."""
+        access = access_of(self.request)
+        by_label = self.request.mcp.site.exposures_by_label
+        return all(label in by_label and access[by_label[label]].is_there for label in labels.split())
 
     def digest(self, tool: str, arguments: Mapping[str, Any]) -> str:
         """Return what a call is: the digest of user, client, endpoint, tool and arguments."""

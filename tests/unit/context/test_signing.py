@@ -5,9 +5,10 @@ import time
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.test import override_settings
 
-from mcp_django.context.signing import BriefSeal, Seal
+from mcp_django.context.signing import BriefSeal, Seal, StoredSeal
 
 DATA = b'["what a client carries", 1]'
 HOUR = 3600
@@ -114,3 +115,35 @@ def test_brief_texts_of_other_data_or_another_time_have_nothing_in_common(monkey
     assert all(one[:8] != other[:8] and one[30:40] != other[30:40] for one in found for other in found if one != other)
     monkeypatch.setattr(time, "time", lambda: now)
     assert BriefSeal("a").seal(DATA) == found[0]
+
+
+# Stored data
+
+
+@pytest.mark.parametrize("data", [b"", b"x", DATA, DATA * 100, bytes(range(256)) * 4000])
+def test_stored_data_are_opened_with_their_salt_and_their_key_only(data: bytes) -> None:
+    sealed = StoredSeal("a").seal(data)
+    assert StoredSeal("a").open(sealed) == data
+    assert StoredSeal("b").open(sealed) is None
+    with override_settings(SECRET_KEY="another", SECRET_KEY_FALLBACKS=[]):
+        assert StoredSeal("a").open(sealed) is None
+    with override_settings(SECRET_KEY="another", SECRET_KEY_FALLBACKS=["old", settings.SECRET_KEY]):
+        assert StoredSeal("a").open(sealed) == data
+
+
+def test_stored_data_are_unreadable_compressed_and_never_the_same() -> None:
+    seal = StoredSeal("a")
+    assert DATA not in seal.seal(DATA)
+    assert len({seal.seal(DATA) for _ in range(20)}) == 20
+    assert len(seal.seal(DATA * 1000)) < len(DATA) * 100
+
+
+@pytest.mark.parametrize("data", [DATA, DATA * 100])
+def test_stored_data_that_were_changed_are_not_opened(data: bytes) -> None:
+    sealed = StoredSeal("a").seal(data)
+    for place in range(0, len(sealed), 7):
+        changed = bytearray(sealed)
+        changed[place] ^= 1
+        assert StoredSeal("a").open(bytes(changed)) is None
+    assert StoredSeal("a").open(sealed[:-1]) is None
+    assert StoredSeal("a").open(b"") is None

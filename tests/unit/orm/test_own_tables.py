@@ -6,7 +6,8 @@ import pytest
 from django.db import router
 from django.utils import timezone
 
-from mcp_django.models import Session, Stream
+from mcp_django.models import Change, Session, Stream
+from mcp_django.orm import own_tables
 from mcp_django.orm.own_tables import OwnTable
 from mcp_django.server import sessions, stored_streams
 from tests.configured import configured
@@ -34,3 +35,20 @@ def test_rows_are_inserted_read_updated_and_deleted(compiled: bool) -> None:
         assert size == 2
         streams.delete("a")
         assert not Stream.objects.exists()
+
+
+@pytest.mark.parametrize("way", ["compiled", "built", "a database without a way of its own"])
+def test_a_row_that_is_appended_gets_its_number(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = OwnTable(Change, router.db_for_write(Change))
+    now = timezone.now()
+    if way.startswith("a database"):
+        monkeypatch.setattr(own_tables, "COUNTING", frozenset())
+    with configured(COMPILED_QUERIES=way == "compiled"):
+        for number in range(2):
+            row = Change(state=Change.State.DONE, time=now, rows=number, summary="é", shown=b"\0\xff")
+            table.append(row)
+            found = Change.objects.get(pk=row.pk)
+            assert (found.rows, found.summary, bytes(found.shown), found.time) == (number, "é", b"\0\xff", now)
+            assert not row._state.adding
+            assert row._state.db == table.using
+    assert Change.objects.count() == 2
