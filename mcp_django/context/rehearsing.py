@@ -5,15 +5,17 @@ installs them, and they do nothing unless the code that runs is being tried: a c
 the files of all other threads and tasks go their way. No setting is changed.
 
 A thread that the tried code starts, and what it gives to a ``ThreadPoolExecutor``, belong to it: their mail and files
-are caught too, and their writes to a database are refused, because they have connections of their own. Where no
-transaction is open that will be rolled back, Django calls ``on_commit`` callbacks at once: these are caught too.
+are caught too, and their writes to a database are refused, because they have connections of their own. A thread can
+outlive the rehearsal; a minute later it goes its way, because a thread that serves others may have been started. Where
+no transaction is open that will be rolled back, Django calls ``on_commit`` callbacks at once: these are caught too.
 
 A backend for mail that does not inherit from Django's is caught where ``EmailMessage.send`` uses it. Not caught is what
-uses no class of Django: a request to another server, Python's own ``open``, another process, a message to a queue
-(``task.delay()``).
+uses no class of Django, such as Python's own ``open``, a request to another server, or a message to a queue
+(``task.delay()``), and what another process or a thread that was there before does.
 """
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -29,6 +31,8 @@ from django.core.mail.backends.base import BaseEmailBackend
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+# Seconds for which threads that outlive a rehearsal belong to it.
+AFTERWARDS: Final = 60.0
 # Gets what is caught, the original method, the instance and the arguments of the call.
 Instead = Callable[..., Any]
 
@@ -59,9 +63,21 @@ class Caught:
     files: list[str] = field(default_factory=list)
     callbacks: list[Any] = field(default_factory=list)
     contents: dict[tuple[int, str], bytes | None] = field(default_factory=dict)
+    # When the rehearsal has ended, by the monotonic clock.
+    ended: float | None = None
 
-    # What is caught of the code that this thread or task runs, None unless it is being tried.
     current: ClassVar[ContextVar["Caught | None"]] = ContextVar("mcp_django_caught", default=None)
+
+    @classmethod
+    def now(cls) -> "Caught | None":
+        """Return what is caught of the code that this thread or task runs, None unless it is being tried."""
+        caught = cls.current.get()
+        return None if caught is None or caught.is_past else caught
+
+    @property
+    def is_past(self) -> bool:
+        """Whether the rehearsal ended so long ago that what still runs has other work."""
+        return self.ended is not None and time.monotonic() - self.ended > AFTERWARDS
 
     @contextmanager
     def as_current(self) -> Iterator[None]:
@@ -87,7 +103,7 @@ class Caught:
 
 def is_rehearsing() -> bool:
     """Return whether the code that this thread or task runs is only tried: what it writes will be rolled back."""
-    return Caught.current.get() is not None
+    return Caught.now() is not None
 
 
 @contextmanager
@@ -98,10 +114,11 @@ def catching(elsewhere: Any) -> Iterator[Caught]:
     """
     _install()
     caught = Caught(elsewhere)
-    with caught.as_current():
-        yield caught
-    # A thread that outlives the block keeps what is caught.
-    caught.contents.clear()
+    try:
+        with caught.as_current():
+            yield caught
+    finally:
+        caught.ended = time.monotonic()
 
 
 # What the code gets in place of its mail and its files
@@ -173,10 +190,15 @@ def _submit(caught: Caught, original: Any, executor: Any, function: Any, /, *arg
 def _belonging(caught: Caught, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function for another thread, as a part of the write that is tried here."""
 
+    def watch(execute: Any, sql: Any, params: Any, many: bool, context: Any) -> Any:
+        if caught.is_past:
+            return execute(sql, params, many, context)
+        return caught.elsewhere(execute, sql, params, many, context)
+
     def run(*args: Any, **kwargs: Any) -> Any:
         with caught.as_current(), ExitStack() as stack:
             for connection in connections.all():
-                stack.enter_context(connection.execute_wrapper(caught.elsewhere))
+                stack.enter_context(connection.execute_wrapper(watch))
             return function(*args, **kwargs)
 
     return run
@@ -238,7 +260,7 @@ def _wrap(kind: Any, name: str, instead: Instead) -> None:
 
     @wraps(original)
     def seam(self: Any, *args: Any, **kwargs: Any) -> Any:
-        caught = Caught.current.get()
+        caught = Caught.now()
         if caught is None:
             return original(self, *args, **kwargs)
         return instead(caught, original, self, *args, **kwargs)

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache, partial
+from sys import modules
 from typing import Any, Final
 
 from django.apps import apps
@@ -125,6 +126,7 @@ class Rehearsal:
         try:
             with (
                 catching(self._refuse_elsewhere) as self._caught,
+                _without_versions(),
                 one_transaction(self.model, max_wait=MAX_WAIT) as aliases,
             ):
                 self._caught.rolled_back = tuple(connections[using] for using in aliases)
@@ -229,8 +231,10 @@ class Rehearsal:
 
     def _tables_of(self, using: str) -> list[str]:
         """Return the tables of a database whose foreign keys the block may have broken: those that it wrote, and those
-        that refer to rows that it deleted, or to columns that it changed."""
-        written = {name: statements for (alias, name), statements in self._written.items() if alias == using}
+        that refer to rows that it deleted, or to columns that it changed. The history of the admin, which may be long,
+        and other tables of Django are left out."""
+        own = _own_tables(using)
+        written = {name: found for (alias, name), found in self._written.items() if alias == using and name not in own}
         quote: Any = connections[using].ops.quote_name
         found: dict[str, None] = {}
         for model in apps.get_models(include_auto_created=True):
@@ -256,6 +260,21 @@ class Rehearsal:
                 manager: Any = model._default_manager
                 if model._meta.db_table in names and hasattr(manager, "clear_cache"):
                     manager.clear_cache()
+
+
+@contextmanager
+def _without_versions() -> Iterator[None]:
+    """Keep the versions of the block out of a revision of django-reversion that is open around it."""
+    revisions: Any = getattr(modules.get("reversion.revisions"), "_stack", None)
+    if revisions is None:
+        yield
+        return
+    # Frames are replaced in their list, never changed.
+    before = revisions.set(list(revisions.get()))
+    try:
+        yield
+    finally:
+        revisions.reset(before)
 
 
 def _roll_back(using: str, savepoint: Any) -> None:

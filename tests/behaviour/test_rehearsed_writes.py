@@ -203,3 +203,18 @@ def test_a_deletion_is_tried_with_all_that_goes():
         assert not Placement.objects.exists()
     assert rows() == before
     assert rehearsal.also_written == ["testapp_placement"]
+
+
+def test_a_revision_around_it_keeps_no_version():
+    revisions = pytest.importorskip("reversion.revisions")
+    revisions._push_frame(False, "default")
+    try:
+        with Rehearsal(Tag):
+            revisions.set_comment("tried")
+            revisions._push_frame(False, "default")
+            revisions._update_frame(db_versions={"default": {"key": "version"}})
+            revisions._pop_frame()
+            assert revisions._current_frame().db_versions == {"default": {"key": "version"}}
+        assert (revisions.get_comment(), revisions._current_frame().db_versions) == ("", {"default": {}})
+    finally:
+        revisions._pop_frame()

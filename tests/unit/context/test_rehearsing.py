@@ -88,6 +88,22 @@ def test_a_thread_that_the_tried_code_starts_is_caught_to_its_end(mailoutbox):
     assert (mailoutbox, subjects(caught)) == ([], ["Hello"])
 
 
+def test_a_thread_that_serves_others_later_goes_its_way(mailoutbox, monkeypatch):
+    begin = threading.Event()
+
+    def serve():
+        begin.wait(10)
+        message().send()
+
+    with catching(elsewhere) as caught:
+        server = threading.Thread(target=serve)
+        server.start()
+    monkeypatch.setattr("mcp_django.context.rehearsing.AFTERWARDS", -1)
+    begin.set()
+    server.join(10)
+    assert (len(mailoutbox), caught.mails) == (1, [])
+
+
 def test_a_pool_of_threads_is_caught_for_what_the_tried_code_gives_it(mailoutbox):
     with ThreadPoolExecutor(1) as pool:
         with catching(elsewhere) as caught:
