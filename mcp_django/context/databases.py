@@ -3,16 +3,26 @@
 A replica may lag behind. Saving a row that was read there would undo what others have changed meanwhile.
 """
 
+import random
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime, tzinfo
 from functools import lru_cache
 from math import ceil
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 from django.conf import settings
-from django.db import DEFAULT_DB_ALIAS, DatabaseError, InterfaceError, connections, router, transaction
+from django.db import (
+    DEFAULT_DB_ALIAS,
+    DatabaseError,
+    InterfaceError,
+    OperationalError,
+    connections,
+    router,
+    transaction,
+)
 from django.db.backends.signals import connection_created
 from django.db.models import Field, Model
 from django.db.models.constants import OnConflict
@@ -20,6 +30,9 @@ from django.utils import timezone
 
 from ..exceptions import ToolError
 from .call_record import CallRecord
+from .database_errors import Trouble
+
+T = TypeVar("T")
 
 
 class Primary:
@@ -65,6 +78,8 @@ def _written(model: type[Model], **hints: Any) -> str | None:
     return router.db_for_write(model, **hints) if is_there else None
 
 
+# Most seconds before a transaction is begun again after a deadlock.
+DEADLOCK_PAUSES: Final = (0.05, 0.1, 0.2, 0.4, 0.8)
 # The numbers of MySQL for the types TIMESTAMP, DATE and DATETIME.
 _DATES: Final = (7, 10, 12)
 # Engines of MySQL and MariaDB that commit each statement at once.
@@ -94,6 +109,22 @@ def writing(using: str, mode: Literal["IMMEDIATE", "EXCLUSIVE"] = "IMMEDIATE") -
         finally:
             connection.transaction_mode = configured
         yield
+
+
+def again_after_deadlocks(using: str, work: Callable[[], T]) -> T:
+    """Do work that is one transaction, and again if the database has undone it for a deadlock with another one.
+
+    Within a transaction the error goes on: all of that is undone, and cannot be repeated here.
+    """
+    for patience in DEADLOCK_PAUSES:
+        try:
+            return work()
+        except OperationalError as error:
+            if connections[using].in_atomic_block or not Trouble.has_undone_all(error):
+                raise
+        # Not all at the same time again.
+        time.sleep(random.uniform(0, patience))
+    return work()
 
 
 def insert_new(connection: Any, table: str, columns: Sequence[str], key: str) -> str:

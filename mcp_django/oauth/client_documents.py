@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -30,7 +31,7 @@ from oauth2_provider.models import get_application_model
 from oauth2_provider.settings import oauth2_settings
 
 from ..conf import settings
-from ..context.databases import writing
+from ..context.databases import again_after_deadlocks, writing
 from ..context.untrusted_text import plain
 from ..models import ClientHost, ClientKeys
 from ..problems import Problem
@@ -429,7 +430,9 @@ class Document:
                 with suppress(Exception):
                     cache.set(key, (refused.kind, refused.detail), timeout=FAILED)
             raise
-        return self._store(metadata, age)
+        # Other workers may store the same client now.
+        using = router.db_for_write(get_application_model())
+        return again_after_deadlocks(using, partial(self._store, metadata, age))
 
     def _count(self) -> None:
         """Count the fetch against the rates of the requesting address and of the host."""

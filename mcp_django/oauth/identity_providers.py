@@ -26,7 +26,7 @@ from oauth2_provider.settings import oauth2_settings
 from oauthlib.oauth2.rfc6749 import errors
 
 from ..conf import settings
-from ..context.databases import writing
+from ..context.databases import again_after_deadlocks, writing
 from ..models import LinkedIdentity, TokenFacts
 from ..problems import Problem
 from ..signin import FactName
@@ -194,10 +194,15 @@ def linked_identity(provider: Provider, assertion: Assertion) -> LinkedIdentity:
     if link is not None:
         return link
     refusal = NotLinked("the user with the address of the assertion is linked to another subject")
-    try:
-        with writing(router.db_for_write(LinkedIdentity)):
+    using = router.db_for_write(LinkedIdentity)
+
+    def link_now() -> LinkedIdentity:
+        with writing(using):
             user = _user_by_email(provider, assertion) or _new_user(provider, assertion)
             return LinkedIdentity._default_manager.create(issuer=provider.issuer, subject=subject, user=user)
+
+    try:
+        return again_after_deadlocks(using, link_now)
     except IntegrityError:
         pass
     except NotLinked as error:

@@ -1,16 +1,14 @@
 """The validator of the authorization server, a subclass of django-oauth-toolkit's OAuth2Validator."""
 
 import hashlib
-import random
 import re
-import time
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
 from django.conf import settings as django_settings
-from django.db import OperationalError, connections, router, transaction
+from django.db import router, transaction
 from django.db.models import F, Subquery
 from django.http import HttpRequest
 from django.utils import timezone
@@ -27,8 +25,7 @@ from oauth2_provider.settings import oauth2_settings
 from oauthlib.common import Request as OAuthRequest
 from oauthlib.oauth2.rfc6749 import errors
 
-from ..context.database_errors import Trouble
-from ..context.databases import writing
+from ..context.databases import again_after_deadlocks, writing
 from ..models import TokenFacts
 from ..problems import IS_IT_RIGHT, Problem
 from ..runtime.cache_and_rate_limits import RateLimit
@@ -67,8 +64,6 @@ BEGAN: Final = "mcp_django.began"
 # from which on a secret counts as random and needs no slow hash.
 SLOW_RATE: Final = RateLimit("secrets", "30/m")
 RANDOM: Final = 32
-# Most seconds before tokens are stored again after a deadlock.
-DEADLOCK_PAUSES: Final = (0.05, 0.1, 0.2, 0.4, 0.8)
 GRANT_TYPES: Final = frozenset({"authorization_code", "refresh_token"})
 # A code challenge is a SHA-256 in base64url, made from a code verifier (RFC 7636, sections 4.1 and 4.2).
 S256_CHALLENGE: Final = re.compile(r"[A-Za-z0-9_-]{43}")
@@ -392,21 +387,13 @@ class MCPValidator(OAuth2Validator):
 
     def save_bearer_token(self, token: dict[str, Any], request: OAuthRequest, *args: Any, **kwargs: Any) -> None:
         """Save the tokens of a validated request; again after a deadlock with another request."""
-        connection = connections[router.db_for_write(get_access_token_model())]
         spent = getattr(request, "refresh_token_instance", None)
-        for patience in DEADLOCK_PAUSES:
-            try:
-                super().save_bearer_token(token, request, *args, **kwargs)
-            except OperationalError as error:
-                # A transaction around this one is undone too, and cannot be repeated here.
-                if connection.in_atomic_block or not Trouble.has_undone_all(error):
-                    raise
-            else:
-                return
-            # Not all at the same time again.
-            time.sleep(random.uniform(0, patience))
+
+        def save() -> None:
             request.refresh_token_instance = spent
-        super().save_bearer_token(token, request, *args, **kwargs)
+            super(MCPValidator, self).save_bearer_token(token, request, *args, **kwargs)
+
+        again_after_deadlocks(router.db_for_write(get_access_token_model()), save)
 
     def _save_bearer_token(self, token: dict[str, Any], request: OAuthRequest, *args: Any, **kwargs: Any) -> None:
         """Save the tokens of a validated request; a refresh token spent a moment ago gets a sibling pair in its family.

@@ -13,7 +13,7 @@ from django.utils import timezone
 from oauth2_provider.models import AccessToken, Grant, RefreshToken
 from oauth2_provider.views.mixins import OAuthLibMixin
 
-from mcp_django.oauth import validator
+from mcp_django.context import databases
 from mcp_django.oauth.validator import MCPValidator
 from tests.isolation import LEVELS, isolated
 from tests.oauth_flow import RESOURCE, Flow
@@ -140,7 +140,7 @@ def test_tokens_are_stored_again_after_a_deadlock(flow: Flow, monkeypatch: pytes
             raise OperationalError("deadlock detected") from failures.pop()
         return row
 
-    monkeypatch.setattr(validator, "DEADLOCK_PAUSES", (0.0,) * 5)
+    monkeypatch.setattr(databases, "DEADLOCK_PAUSES", (0.0,) * 5)
     tokens = flow.tokens()
     monkeypatch.setattr(MCPValidator, "_create_refresh_token", undone)
     answer = flow.refresh(tokens["refresh_token"])
@@ -150,7 +150,7 @@ def test_tokens_are_stored_again_after_a_deadlock(flow: Flow, monkeypatch: pytes
 
 
 def test_after_many_deadlocks_the_client_may_come_again(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(validator, "DEADLOCK_PAUSES", (0.0,))
+    monkeypatch.setattr(databases, "DEADLOCK_PAUSES", (0.0,))
     tokens = flow.tokens()
     with monkeypatch.context() as patch:
         deadlock = OperationalError("deadlock detected")

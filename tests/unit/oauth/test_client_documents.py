@@ -1,22 +1,27 @@
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from threading import Barrier
 from typing import Any
 
 import pytest
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AnonymousUser
 from django.core.cache import cache
+from django.db import OperationalError, connections
 from django.http import HttpRequest
 from django.test import RequestFactory
 from django.utils import timezone
 from oauth2_provider.models import Application
 
+from mcp_django.context import databases
 from mcp_django.models import ClientHost, ClientKeys
 from mcp_django.oauth import client_documents, document_fetcher
-from mcp_django.oauth.client_documents import DocumentRefused, find_described
+from mcp_django.oauth.client_documents import Document, DocumentRefused, find_described, read_document
 from mcp_django.oauth.stored_tokens import is_hashed_here
 from tests.configured import configure
+from tests.isolation import LEVELS, isolated
 from tests.tls_server import Authority, Redirected, TLSServer, answer, serving
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
@@ -261,3 +266,50 @@ def test_a_host_that_the_project_names_may_be_private(
         assert find_described(url, request()).name == "Robot"
         configure(settings, CLIENT_DOCUMENTS={"private": [f"localhost:{server.port + 1}"]})
         assert refused(url).kind == "address"
+
+
+@pytest.fixture(params=LEVELS)
+def isolation(request: pytest.FixtureRequest, transactional_db: None) -> Iterator[None]:
+    with isolated(request.param):
+        yield
+
+
+@pytest.mark.usefixtures("isolation", "server")
+@pytest.mark.parametrize("signs", [True, False])
+def test_a_document_that_many_workers_store_at_once_is_one_client(monkeypatch: pytest.MonkeyPatch, signs: bool) -> None:
+    keys = {"token_endpoint_auth_method": "private_key_jwt", "jwks_uri": f"{URL}.keys"} if signs else {}
+    metadata = read_document(URL, DOCUMENT | keys, ["https"])
+    barrier = Barrier(6)
+
+    def read(document: Document) -> tuple[Any, int]:
+        barrier.wait(30)
+        return metadata, 60
+
+    monkeypatch.setattr(Document, "_read", read)
+
+    def work(number: int) -> int:
+        try:
+            return int(Document(URL, request()).fetched().pk)
+        finally:
+            connections.close_all()
+
+    for _ in range(3):
+        Application.objects.all().delete()
+        with ThreadPoolExecutor(6) as pool:
+            assert set(pool.map(work, range(6))) == {Application.objects.get().pk}
+        assert ClientKeys.objects.count() == signs
+        cache.clear()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_document_is_stored_again_after_a_deadlock(server: TLSServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    original, failures = Document._store, [OperationalError(1213, "Deadlock found")] * 2
+
+    def undone(*args: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return original(*args)
+
+    monkeypatch.setattr(Document, "_store", undone)
+    monkeypatch.setattr(databases, "DEADLOCK_PAUSES", (0.0, 0.0))
+    assert find_described(URL, request()) == Application.objects.get()
