@@ -8,10 +8,11 @@ itself deletes or changes (``DB_CASCADE`` and its siblings of Django 6.1).
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from itertools import chain
 from typing import Any, Final
 
-from django.db import models
+from django.db import DatabaseError, models, router, transaction
 from django.db.models import DO_NOTHING, Model, QuerySet
 from django.db.models.deletion import Collector, get_candidate_relations_to_delete
 
@@ -19,9 +20,12 @@ from ..conf import settings
 
 # Rows that a deletion may take along or change, for each row that one call may write.
 ROWS_EACH: Final = 10
-# What the database does with rows that refer to a deleted row, on Django 6.1.
-DB_CASCADE: Final[Any] = getattr(models, "DB_CASCADE", None)
-DB_CHANGES: Final[tuple[Any, ...]] = (getattr(models, "DB_SET_NULL", None), getattr(models, "DB_SET_DEFAULT", None))
+# What the database does with rows that refer to a deleted row; before Django 6.1 no foreign key has these.
+DB_CASCADE: Final[Any] = getattr(models, "DB_CASCADE", object())
+DB_SET_NULL: Final[Any] = getattr(models, "DB_SET_NULL", object())
+DB_SET_DEFAULT: Final[Any] = getattr(models, "DB_SET_DEFAULT", object())
+# What Django does not follow itself.
+NOT_COLLECTED: Final = (DO_NOTHING, DB_CASCADE, DB_SET_NULL, DB_SET_DEFAULT)
 
 
 class TooManyRows(Exception):
@@ -133,21 +137,32 @@ class DeletionCollector(Collector):
         for relation in relations:
             field = relation.field
             on_delete = field.remote_field.on_delete
-            if on_delete is not DO_NOTHING and on_delete is not DB_CASCADE and on_delete not in DB_CHANGES:
+            if on_delete not in NOT_COLLECTED:
                 continue
             related_model = relation.related_model
+            is_inherited = concrete(field.remote_field.model) is not concrete(type(rows[0]))
+            # What refers to a parent of the row is followed from there; other databases have tables of their own.
+            if is_inherited or not router.allow_migrate_model(self.using, related_model):
+                continue
             # No manager: the database sees rows that managers hide.
             every: QuerySet[Any] = QuerySet(related_model, using=self.using)
             for batch in self.get_del_batches(rows, [field]):
                 found = every.filter(**{f"{field.name}__in": batch})
                 if on_delete is DO_NOTHING:
-                    self.left.update([str(field)] if found.exists() else ())
+                    self._leave(field, found)
                     continue
                 self.looked_at.add(concrete(related_model))
                 if on_delete is DB_CASCADE:
                     self.collect(self._slim(found), source=type(rows[0]), nullable=field.null)
                 else:
                     self.add_field_update(field, None, self._slim(found))
+
+    def _leave(self, field: Any, rows: QuerySet[Any]) -> None:
+        """Name a foreign key that is left to the project, if rows have it. Django does not ask for them: their table
+        may be missing."""
+        with suppress(DatabaseError), transaction.atomic(using=self.using):
+            if rows.exists():
+                self.left.add(str(field))
 
 
 def concrete(model: type[Model]) -> type[Model]:
@@ -167,8 +182,11 @@ def with_parents(model: type[Model]) -> list[type[Model]]:
 
 def keys_of(row: Model) -> dict[type[Model], Any]:
     """Return the primary keys of a row in its own table and in those of all its parents, by concrete model."""
-    keys: dict[type[Model], Any] = {concrete(type(row)): row.pk}
-    for model in with_parents(type(row)):
+    own = concrete(type(row))
+    keys: dict[type[Model], Any] = {own: row.pk}
+    if not own._meta.parents:
+        return keys
+    for model in with_parents(own):
         links: list[Any] = [link for link in model._meta.parents.values() if link is not None]
         keys.update((concrete(link.remote_field.model), getattr(row, link.attname)) for link in links)
     return keys

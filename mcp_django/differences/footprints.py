@@ -306,10 +306,9 @@ class Footprint:
         self.add_row(obj)
         self._add_links(obj, links)
         for inline in _with_deletions(page, values):
-            for row in self._deleted_rows(page, inline.admin, values[inline.name]):
-                # If rows are protected, the form says so.
-                with suppress(ProtectedError, RestrictedError):
-                    self.add_deletion([row])
+            # If rows are protected, the form says so.
+            with suppress(ProtectedError, RestrictedError):
+                self.add_deletion(self._deleted_rows(page, inline.admin, values[inline.name]))
 
     def add_deletion(self, rows: Sequence[Model]) -> None:
         """Read rows of one class that are deleted, and all that goes or changes with them.
@@ -419,9 +418,12 @@ class Footprint:
     def _links(self, page: RowPage, values: Mapping[str, Any]) -> Iterator[Link]:
         """Yield the links of many-to-many fields that saving a page can write."""
         exposure = page.exposure
+        fields = exposure.opts.many_to_many
+        if not fields:
+            return
         own = (exposure.serializer_class, exposure.form)
         has_own_form = any(own) or exposure.model_admin.form is not ModelForm
-        for field in exposure.opts.many_to_many:
+        for field in fields:
             through: Any = getattr(field.remote_field, "through", None)
             if through is None or not self._is_here(through, page.obj):
                 continue
@@ -520,7 +522,9 @@ def _posted_inlines(page: RowPage, values: Mapping[str, Any]) -> list[Any]:
     else:
         arguments = () if obj is None else (obj,)
         inlines = [inline for _, inline in admin.get_formsets_with_inlines(page.request, *arguments)]
-    named = {type(inline.admin) for inline in page.inlines.all if inline.name in values}
+    named: set[type[Any]] = set()
+    if not names_only_fields:
+        named = {type(inline.admin) for inline in page.inlines.all if inline.name in values}
     return [inline for inline in inlines if type(inline) in named or not can_stay(exposure, type(inline))]
 
 

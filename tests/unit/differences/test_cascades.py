@@ -94,7 +94,7 @@ def test_links_go_from_either_side() -> None:
     assert {model.__name__ for model in collector.deleted} == {"Bird", "Bird_trees", "Bird_friends", "Nest"}
 
 
-@pytest.mark.parametrize("model", MODELS.values(), ids=lambda model: model.__name__)
+@pytest.mark.parametrize("model", [*tables(), Shade], ids=lambda model: model.__name__)
 def test_a_row_of_each_model(model: Any) -> None:
     plant(1)
     grow(1)
@@ -119,7 +119,7 @@ def test_many_rows_at_once() -> None:
 
 def test_rows_of_several_tables_cost_no_query_each(django_assert_max_num_queries: Any) -> None:
     oaks = [grow(number)[0] for number in range(9)]
-    with django_assert_max_num_queries(60) as few:
+    with django_assert_max_num_queries(65) as few:
         DeletionCollector("default", [Tree.objects.get(pk=oaks[0].tree_ptr_id)])
     number = len(few.captured_queries)
     trees = [Tree.objects.get(pk=oak.tree_ptr_id) for oak in oaks]
