@@ -120,7 +120,7 @@ SQL: Final[Mapping[str, Mapping[str, int]]] = {
         "context/stored_columns.py": 5,
     },
     "Writes the app's own log of calls.": {"operating/call_log_storage.py": 6},
-    "Checks foreign keys of a write that is tried, as the commit would.": {"differences/rehearsals.py": 1},
+    "Checks foreign keys of a write that is tried, as the commit would.": {"differences/rehearsals.py": 2},
     "Is no SQL: BaseCommand.execute.": {"management/command_arguments.py": 1},
 }
 PERMISSIONS: Final[Mapping[str, Mapping[str, int]]] = {
