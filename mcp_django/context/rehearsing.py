@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, ClassVar, Final
 
 from django.core.files.base import ContentFile
@@ -106,6 +106,13 @@ def is_rehearsing() -> bool:
     return Caught.now() is not None
 
 
+def is_own(function: Any) -> bool:
+    """Return whether a function, or a partial one, is of this app, and not of the project."""
+    while isinstance(function, partial):
+        function = function.func
+    return str(getattr(function, "__module__", "")).startswith("mcp_django.")
+
+
 @contextmanager
 def catching(elsewhere: Any) -> Iterator[Caught]:
     """Catch the mail and the files of the block; yield what is caught. An inner block catches for itself.
@@ -166,7 +173,7 @@ def _size(caught: Caught, original: Any, storage: Any, name: str) -> Any:
 
 
 def _on_commit(caught: Caught, original: Any, connection: Any, func: Any, *args: Any, **kwargs: Any) -> None:
-    if connection in caught.rolled_back:
+    if connection in caught.rolled_back or is_own(func):
         original(connection, func, *args, **kwargs)
     else:
         caught.callbacks.append(func)
@@ -178,11 +185,12 @@ def _start(caught: Caught, original: Any, thread: Any) -> None:
 
 
 def _submit(caught: Caught, original: Any, executor: Any, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-    belonging = _belonging(caught, function)
+    if not is_own(function):
+        function = _belonging(caught, function)
     # A thread of the pool that starts now serves others later.
     before = Caught.current.set(None)
     try:
-        return original(executor, belonging, *args, **kwargs)
+        return original(executor, function, *args, **kwargs)
     finally:
         Caught.current.reset(before)
 

@@ -23,7 +23,7 @@ from django.db import DatabaseError, IntegrityError, connections, router, transa
 from django.db.models import ForeignKey, Model
 
 from ..context.databases import engine_without_undo
-from ..context.rehearsing import Caught, CaughtMail, catching
+from ..context.rehearsing import Caught, CaughtMail, catching, is_own
 from ..context.request import MCPRequest
 from ..exceptions import ToolError
 from ..orm.database_writes import one_transaction
@@ -327,8 +327,7 @@ def _own_tables(using: str) -> set[TableName]:
 
 def _names_of(functions: Collection[Any]) -> list[str]:
     """Return the names of the project's functions among those that would run after the commit."""
-    names = map(_name_of_callback, functions)
-    return [name for name in names if not name.startswith("mcp_django.")]
+    return [_name_of_callback(function) for function in functions if not is_own(function)]
 
 
 def _name_of_callback(function: Any) -> str:

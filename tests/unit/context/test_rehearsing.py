@@ -2,6 +2,7 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 from django.core.exceptions import SuspiciousFileOperation
@@ -104,11 +105,21 @@ def test_a_thread_that_serves_others_later_goes_its_way(mailoutbox, monkeypatch)
     assert (len(mailoutbox), caught.mails) == (1, [])
 
 
+def test_what_this_app_does_meanwhile_goes_its_way(monkeypatch):
+    def job():
+        return is_rehearsing()
+
+    monkeypatch.setattr(job, "__module__", "mcp_django.runtime")
+    with ThreadPoolExecutor(1) as pool, catching(elsewhere):
+        assert not pool.submit(job).result(10)
+        assert not pool.submit(partial(job)).result(10)
+
+
 def test_a_pool_of_threads_is_caught_for_what_the_tried_code_gives_it(mailoutbox):
     with ThreadPoolExecutor(1) as pool:
         with catching(elsewhere) as caught:
             assert pool.submit(message().send).result(10) == 1
-            assert pool.submit(is_rehearsing).result(10)
+            assert pool.submit(lambda: is_rehearsing()).result(10)
         assert (mailoutbox, subjects(caught)) == ([], ["Hello"])
         # The thread itself was started by the tried code, and serves others now.
         pool.submit(message("Later").send).result(10)
