@@ -79,7 +79,7 @@ def _written(model: type[Model], **hints: Any) -> str | None:
 
 
 # Most seconds before a transaction is begun again after a deadlock.
-DEADLOCK_PAUSES: Final = (0.05, 0.1, 0.2, 0.4, 0.8)
+DEADLOCK_PAUSES: Final = (0.05, 0.1, 0.2, 0.4, 0.8, 0.8, 0.8)
 # The numbers of MySQL for the types TIMESTAMP, DATE and DATETIME.
 _DATES: Final = (7, 10, 12)
 # Engines of MySQL and MariaDB that commit each statement at once.
