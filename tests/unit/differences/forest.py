@@ -176,15 +176,6 @@ class Ghost(models.Model):
         db_table = "forest_ghost"
 
 
-class Absent(models.Model):
-    """Has no table on this database."""
-
-    tree = models.ForeignKey(Tree, models.DO_NOTHING, db_constraint=False)
-
-    class Meta(Base):
-        db_table = "forest_absent"
-
-
 class Lichen(models.Model):
     tree = models.ForeignKey(Tree, cascade_if_old, null=True)
     old = models.BooleanField(default=False)
@@ -279,7 +270,7 @@ def forest(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
 def tables() -> list[type[models.Model]]:
     """Return all models that have tables, those of links too."""
     found = registry.get_models(include_auto_created=True)
-    return [model for model in found if not model._meta.proxy and model is not Absent]
+    return [model for model in found if not model._meta.proxy]
 
 
 @pytest.fixture

@@ -88,6 +88,29 @@ def test_a_child_whose_key_is_not_that_of_its_parent() -> None:
     check([Tree.objects.get(pk=elm.tree_id)])
 
 
+def test_a_table_that_is_missing_stops_nothing_where_django_does_not_ask_for_it(monkeypatch: Any) -> None:
+    tree = plant(1)
+    Ghost.objects.all().delete()
+    with monkeypatch.context() as patch:
+        patch.setattr(Ghost._meta, "db_table", "nowhere")
+        collector = DeletionCollector("default", [tree])
+    assert collector.left == set()
+    assert tree.pk in collector.deleted[Tree]
+    check([tree])
+
+
+class Elsewhere:
+    """A router that keeps a table on another database."""
+
+    def allow_migrate(self, db: str, app_label: str, model_name: str | None = None, **hints: Any) -> bool | None:
+        return False if model_name == "ghost" else None
+
+
+def test_tables_of_other_databases_are_not_asked_for(settings: Any) -> None:
+    settings.DATABASE_ROUTERS = [Elsewhere()]
+    assert check([plant(1)]).left == set()
+
+
 def test_links_go_from_either_side() -> None:
     bird = Bird.objects.first()
     collector = check([bird])

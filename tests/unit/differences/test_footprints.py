@@ -4,15 +4,16 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.db import connection, models
+from django.db import connection, models, transaction
 
 from mcp_django.differences.cascades import TooManyRows
 from mcp_django.differences.footprints import Footprint, StoredDifference
+from mcp_django.differences.restoring import Restoration
 from tests.factories import make_book
 from tests.fieldapp.models import Guest, Night, Restaurant, Seat
 from tests.project.test_work import calls_of
 from tests.testapp.models import AudioBook, Author, Book, Loan, PublishedBook
-from tests.unit.differences.all_rows import changes_of, changing, tables_of
+from tests.unit.differences.all_rows import changes_of, changing, dump, tables_of
 from tests.unit.differences.forest import (
     Branch,
     Elm,
@@ -36,6 +37,7 @@ def check(
     """Do a write; what its footprint tells must be what has happened in all tables. Return the difference."""
     footprint = Footprint("default")
     name(footprint)
+    were = dump(among or APPS)
     with changing(among or APPS) as happened:
         footprint.before()
         with footprint.watching():
@@ -44,6 +46,12 @@ def check(
     assert not footprint.unsure or is_unsure
     assert changes_of(difference) == happened
     assert happened.keys() <= footprint.tables
+
+    # Taken back, all rows are as they were.
+    with transaction.atomic():
+        Restoration(difference).run()
+        assert dump(among or APPS) == were
+        transaction.set_rollback(True)
     return difference
 
 

@@ -13,6 +13,7 @@ from rest_framework import serializers
 
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.differences.footprints import Footprint, StoredDifference
+from mcp_django.differences.restoring import Restoration
 from mcp_django.emulation.saving import RowPage
 from mcp_django.exceptions import ToolError
 from mcp_django.orm.access import access_of
@@ -27,7 +28,7 @@ from tests.oddapp.admin import odd
 from tests.oddapp.models import Task
 from tests.testapp.models import AudioBook, Author, Book, Tag
 from tests.tool_calls import request_of
-from tests.unit.differences.all_rows import changes_of, changing, tables_of
+from tests.unit.differences.all_rows import changes_of, changing, dump, tables_of
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 APPS = tables_of("testapp", "fieldapp", "inlineapp", "oddapp")
@@ -56,6 +57,7 @@ def save(
     access = access_of(request)[request.mcp.site.exposures[model]]
     page = RowPage(access, obj)
     footprint = Footprint("default")
+    were = dump(APPS)
     with changing(APPS) as happened, one_transaction(model, request):
         footprint.add_form(page, values)
         footprint.before()
@@ -67,6 +69,12 @@ def save(
     assert changes_of(difference) == happened
     assert happened.keys() <= footprint.tables
     assert not footprint.unsure
+
+    # Taken back, all rows are as they were.
+    with transaction.atomic():
+        Restoration(StoredDifference.from_json(difference.to_json())).run()
+        assert dump(APPS) == were
+        transaction.set_rollback(True)
     return difference, footprint
 
 
