@@ -20,6 +20,7 @@ import re
 import secrets
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import orjson
@@ -27,7 +28,7 @@ from django.core.signing import BadSignature, SignatureExpired, TimestampSigner,
 from django.db.models import Model
 
 from ..conf import settings
-from ..exceptions import NotConfirmed, ToolError
+from ..exceptions import InputRequired, NotConfirmed, ToolError
 from ..protocol.errors import InvalidParams
 from ..schema.consent import ConsentForm
 from ..schema.secrets import escaped
@@ -45,6 +46,13 @@ REFUSED: Final = (
 )
 # The reason in the log for what another host signed by a clock that is ahead of this one's.
 CLOCKS: Final = "signed in the future: set the clocks of all hosts by NTP"
+# The version of a call that was tried: a text that is no row's version, and the salt of its signature.
+PIN: Final = "tried"
+PINS: Final = "pins."
+OTHERWISE: Final = (
+    "The call would no longer do what it did when it was tried: rows have changed since, the arguments are others, or "
+    "it is too long ago. Nothing was changed. Try it again with dry_run."
+)
 MAX_TOKEN_CHARS: Final = 200
 MAX_STATE_CHARS: Final = 64 * 1024
 # Members of ``params`` that a state is not bound to, because they differ from round to round.
@@ -55,6 +63,26 @@ MAX_QUOTED: Final = 100
 CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 QUOTES: Final = str.maketrans("“”„«»", "'''''")
 NOT_FILLED_IN: Final = "Nobody filled in the form that was shown to confirm this. Nothing was changed."
+
+
+class Preview:
+    """What a call would do, as a confirmation shows it: in one sentence (``message``), as a ``question`` with the rows,
+    and as members of the result (``shown``). A subclass can find it out when it is asked for."""
+
+    def __init__(self, message: str, question: str, shown: Mapping[str, Any]) -> None:
+        self._told = (message, question, shown)
+
+    @property
+    def message(self) -> str:
+        return self._told[0]
+
+    @property
+    def question(self) -> str:
+        return self._told[1]
+
+    @property
+    def shown(self) -> Mapping[str, Any]:
+        return self._told[2]
 
 
 class Confirmation:
@@ -109,17 +137,34 @@ class Confirmation:
             logger.info("Confirmation of %s refused: used", self.tool)
             raise NotConfirmed(REFUSED)
 
-    def _signer(self) -> TimestampSigner:
+    def pin(self) -> str:
+        """Return a text that holds a later call to these very objects. It confirms nothing, and may be used again."""
+        return self._signer(PINS).sign(PIN)
+
+    @staticmethod
+    def is_pin(text: Any) -> bool:
+        """Return whether a text is meant as a pin."""
+        return isinstance(text, str) and text.startswith(f"{PIN}:")
+
+    def check_pin(self, text: str) -> None:
+        """Raise ``ToolError`` unless the call would do what it would have done when the pin was made."""
+        try:
+            if not _may_be_token(text):
+                raise BadSignature("not a pin")
+            self._signer(PINS).unsign(text, max_age=settings.CONFIRMATION_MAX_AGE)
+        except BadSignature:
+            raise ToolError(OTHERWISE) from None
+
+    def _signer(self, purpose: str = "") -> TimestampSigner:
         digest = _digest([*_caller(self.request), *self.bound])
-        return TimestampSigner(salt=f"mcp_django.context.confirmation.{digest}")
+        return TimestampSigner(salt=f"mcp_django.context.confirmation.{purpose}{digest}")
 
     def question(self, key: str, message: str, schema: Mapping[str, Any] = ConsentForm.ONLY_CONSENT) -> Question:
         """Return the question by which the user confirms a call on these very objects, with a form of ``schema``.
 
         A form without a required field gets a yes or no.
         """
-        text = message if len(message) <= MAX_MESSAGE else f"{message[:MAX_MESSAGE]}…"
-        params = {"message": text, "requestedSchema": ConsentForm(schema).with_consent()}
+        params = {"message": _cut(message), "requestedSchema": ConsentForm(schema).with_consent()}
         return Question(key=key, method=Question.ELICITATION, params=params, proof=True, about=_digest(self.bound))
 
     def ask(self, message: str) -> None:
@@ -138,13 +183,12 @@ class Confirmation:
         answer: dict[str, Any] = mcp.answers.settle(question, mcp.version, read)
         return answer
 
-    def confirm(
-        self, token: Any, message: str, told: str, shown: Mapping[str, Any], *, again: bool = False
-    ) -> ToolResult | None:
+    def confirm(self, token: Any, preview: Preview, *, again: bool = False) -> ToolResult | None:
         """Ask for confirmation: return the preview to confirm, None once exactly these objects are confirmed.
 
-        A client that can ask its user shows ``told``. With ``again``, an invalid token gives a new preview, no error;
-        a client that can ask gets no token instead of its user's answer.
+        A client that can ask its user shows the question, which ``objects`` must tell from any other. With ``again``,
+        an invalid token gives a new preview, no error; a client that can ask gets no token instead of its user's
+        answer.
         """
         errors = {}
         if token is not None:
@@ -157,9 +201,12 @@ class Confirmation:
             else:
                 return None
         if self.request.mcp.can("elicitation"):
-            self.ask(told)
+            try:
+                self.settle(replace(self.question(self.KEY, ""), is_about=True))
+            except InputRequired as asked:
+                raise InputRequired([_telling(question, preview.question) for question in asked.questions]) from None
             return None
-        return self.preview(message, {**errors, **shown})
+        return self.preview(preview.message, {**errors, **preview.shown})
 
     def preview(self, message: str, shown: Mapping[str, Any], needed: str = "confirm_token", **more: Any) -> ToolResult:
         """Return the preview of a call with a confirmation token; ``needed`` are the arguments with which to repeat
@@ -174,6 +221,15 @@ class Confirmation:
             **more,
         }
         return ToolResult(structured=question, is_error="errors" in shown)
+
+
+def _telling(question: Question, message: str) -> Question:
+    """Return a question with its message, which was left open."""
+    return replace(question, params={**question.params, "message": _cut(message)})
+
+
+def _cut(message: str) -> str:
+    return message if len(message) <= MAX_MESSAGE else f"{message[:MAX_MESSAGE]}…"
 
 
 def _may_be_token(token: Any) -> bool:

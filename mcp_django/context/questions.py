@@ -55,14 +55,16 @@ class Question(ClientRequest):
 
     ``key`` names the answer and is unique in a call: at most 64 of the characters A-Z, a-z, 0-9, "_", "." and "-".
     ``params`` are in the form of the newest revision. With ``proof``, only an answer to exactly this question counts,
-    and only once; ``about`` is part of the question without being sent. The other attributes do not make it a different
-    question: ``reason`` says why it is asked again, ``as_text`` that the client cannot show numbers, ``by_result`` that
-    it has shown no form at all, ``is_misfit`` that its last answer had values of types that no form has.
+    and only once; ``about`` is part of the question without being sent. With ``is_about``, it stands for the message
+    too, which may be left open until the question is asked. The other attributes do not make it a different question:
+    ``reason`` says why it is asked again, ``as_text`` that the client cannot show numbers, ``by_result`` that it has
+    shown no form at all, ``is_misfit`` that its last answer had values of types that no form has.
     """
 
     key: str
     proof: bool = False
     about: str = ""
+    is_about: bool = False
     reason: str = ""
     as_text: bool = False
     by_result: bool = False
@@ -71,7 +73,8 @@ class Question(ClientRequest):
     @property
     def digest(self) -> str:
         """The digest of the question, in hexadecimal, which tells it from any other question."""
-        told = [self.method, self.params, self.proof, self.about]
+        params = {**self.params, "message": ""} if self.is_about else self.params
+        told = [self.method, params, self.proof, self.about]
         text = json.dumps(told, sort_keys=True, separators=(",", ":"), default=str)
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 

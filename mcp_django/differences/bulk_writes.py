@@ -20,6 +20,8 @@ from ..orm.access import ModelAccess
 from ..orm.database_writes import refusals
 from ..orm.labels import label_of
 from ..orm.tool_arguments import Arguments
+from .differing_rows import Target
+from .footprints import Footprint
 from .row_expressions import RowExpressions
 from .writes import RefusedRows, Write, assigned, in_words
 
@@ -95,7 +97,16 @@ class BulkUpdate(BulkWrite):
         self.picked = {"model": self.exposure.label, "rows": len(self.rows), "objects": self.selection.labels}
         self.shown = {**self.picked, "values": told}
 
-    def perform(self) -> dict[str, Any]:
+    def track(self, footprint: Footprint) -> None:
+        for row in self.rows:
+            footprint.add_form(RowPage(self.model, row), self.values)
+        footprint.before()
+
+    @property
+    def targets(self) -> Sequence[Target]:
+        return [Target(self.model, row.pk, self.values) for row in self.rows]
+
+    def perform(self, footprint: Footprint) -> dict[str, Any]:
         changed: dict[str, None] = {}
         changed_rows = 0
         refused = RefusedRows(self.model)
@@ -112,6 +123,8 @@ class BulkUpdate(BulkWrite):
             if refused.are_enough:
                 break
         refused.check()
+        self.summary = f"{counted(self.rows)} of {self.exposure.label}: {assigned(in_words(self.values))}"
+        self.kept_rows = [{**self.shown}]
         return {"updated": True, "changed": list(changed), "changed_rows": changed_rows, **self.said(), **self.picked}
 
 
@@ -138,8 +151,19 @@ class BulkDeletion(BulkWrite):
         self.message = f"{deleting.warning(f'{counted(self.rows)} of {label}')} In all: {deleting.goes}."
         self.question = f"{self.message}\n\n{self.selection.listing}"
 
-    def perform(self) -> dict[str, Any]:
+    def track(self, footprint: Footprint) -> None:
+        self.keys = [row.pk for row in self.rows]
+        footprint.add_deletion(self.rows)
+        footprint.before()
+
+    @property
+    def targets(self) -> Sequence[Target]:
+        return [Target(self.model, key) for key in self.keys]
+
+    def perform(self, footprint: Footprint) -> dict[str, Any]:
         self.messages += self.deleting.delete_all()
+        self.summary = f"{counted(self.rows)} of {self.exposure.label} deleted"
+        self.kept_rows = [{**self.shown, "deleted": True}]
         return {"deleted": True, **self.shown, **self.said()}
 
 

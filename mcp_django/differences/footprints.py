@@ -5,6 +5,7 @@ instances or signals. So it does not matter how a hook has written a row.
 """
 
 import base64
+import hashlib
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
@@ -333,6 +334,11 @@ class Footprint:
     def watching(self) -> AbstractContextManager[None]:
         """Return the block in which the write is done: its statements tell which rows are new."""
         return self._new_rows.watching()
+
+    def digest(self) -> str:
+        """Return a digest of the rows as :meth:`before` has read them, in hexadecimal: others have another."""
+        rows = [[model._meta.label, sorted(map(repr, found.items()))] for model, found in self._before.items()]
+        return hashlib.sha256(repr(sorted(rows)).encode(errors="surrogatepass")).hexdigest()
 
     def created(self, obj: Model) -> None:
         """Take a row that was saved for a new one: :meth:`after` reads it with all that hangs on it by its form."""

@@ -18,6 +18,8 @@ from ..orm.labels import label_of
 from ..orm.row_finder import RowFinder
 from ..orm.tool_arguments import Arguments
 from ..orm.unique_keys import PK, UniqueKey
+from .differing_rows import Target
+from .footprints import Footprint
 from .row_expressions import RowExpressions
 from .writes import RefusedRows, Write
 
@@ -25,10 +27,15 @@ from .writes import RefusedRows, Write
 class NamedRow:
     """One of the rows: its key as it is told, the values to save, and the row, None if it has to be created."""
 
-    def __init__(self, told: str, values: RowExpressions, row: Model | None) -> None:
+    def __init__(self, model: ModelAccess, told: str, given: Mapping[str, Any], row: Model | None) -> None:
         self.told = told
-        self.values = values
+        self.given = given
+        self.expressions = RowExpressions.read(model, given)
         self.row = row
+
+    def values_now(self) -> Mapping[str, Any]:
+        """Return the values to save in the row as it is now."""
+        return self.given if self.row is None else self.expressions.values_for(self.row)
 
 
 class NamedRows(Write):
@@ -80,8 +87,9 @@ class NamedRows(Write):
         self.rows = []
         for text, given, row in zip(told, self.given, found, strict=True):
             values = given if row is None and names else _without(given, self.by)
-            self.rows.append(NamedRow(text, RowExpressions.read(self.model, values), row))
-        self.asks = len(self.rows) > self.MAX_UNASKED or self.asks_for(*(named.values for named in self.rows))
+            self.rows.append(NamedRow(self.model, text, values, row))
+        expressions = [named.expressions for named in self.rows]
+        self.asks = len(self.rows) > self.MAX_UNASKED or self.asks_for(*expressions)
         self.affected = [row if row is not None else text for text, row in zip(told, found, strict=True)]
         count = len(self.rows)
         self.message = f"This changes {count} row{'s' if count != 1 else ''} of {self.exposure.label}."
@@ -109,7 +117,21 @@ class NamedRows(Write):
                 raise ToolError(f"{text} is named twice in rows. Nothing was changed.")
             seen.add(one)
 
-    def perform(self) -> dict[str, Any]:
+    def track(self, footprint: Footprint) -> None:
+        for named in self.rows:
+            footprint.add_form(RowPage(self.model, named.row), named.given)
+        footprint.before()
+
+    @property
+    def targets(self) -> Sequence[Target]:
+        rows = [(named.row, named.given) for named in self.rows]
+        return [Target(self.model, row.pk, given) for row, given in rows if row is not None and row.pk is not None]
+
+    def check(self) -> None:
+        for named in self.rows:
+            RowPage(self.model, named.row).saving(named.values_now(), self.tool).check()
+
+    def perform(self, footprint: Footprint) -> dict[str, Any]:
         refused = RefusedRows(self.model)
         saved: list[tuple[Model, dict[str, Any] | None, set[str]]] = []
         for number, named in enumerate(self.rows, 1):
@@ -122,16 +144,23 @@ class NamedRows(Write):
                 before = dict(vars(row))
             using = router.db_for_write(self.exposure.model, instance=row)
             with refused.row(named.told, using):
-                values = named.values.values_for(row)
+                values = named.values_now()
                 saving = RowPage(self.model, row).saving(values, self.tool)
-                written, names = saving.save()
+                stored, names = saving.save()
+                if row is None and stored.pk is not None:
+                    footprint.created(stored)
+                named.row = stored
                 self.messages += saving.messages
-                saved.append((written, before, {*values, *names}))
+                saved.append((stored, before, {*values, *names}))
                 self.request.mcp.progress(number, len(self.rows))
             if refused.are_enough:
                 break
         refused.check()
-        return {"updated": True, "model": self.exposure.label, **self._counted(saved), **self.said()}
+        written = dict.fromkeys(name for _, _, names in saved for name in sorted(names))
+        self.summary = f"{len(saved)} rows of {self.exposure.label}: {', '.join(written)}"
+        counted = self._counted(saved)
+        self.kept_rows = counted["rows"]
+        return {"updated": True, "model": self.exposure.label, **counted, **self.said()}
 
     def _counted(self, saved: Sequence[tuple[Model, dict[str, Any] | None, set[str]]]) -> dict[str, Any]:
         """Return how many rows were written, and the first of them with what has changed."""

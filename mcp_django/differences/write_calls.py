@@ -1,31 +1,144 @@
-"""One call that writes: its write is prepared, confirmed where it asks, and performed, in one transaction."""
+"""One call that writes: its write is prepared, confirmed where it asks, performed, and kept, in one transaction.
 
-from ..context.confirmation import Confirmation
+With ``dry_run``, and for each question, the write is tried first: the difference that it makes is what is shown.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any
+
+from django.db import router
+
+from ..conf import settings
+from ..context.confirmation import Confirmation, Preview
 from ..context.tool_results import ToolResult
 from ..orm.database_writes import one_transaction
 from ..orm.tool_arguments import Arguments
+from .cascades import TooManyRows
+from .footprints import Footprint, StoredDifference
+from .kept_changes import TOO_LARGE, Changes, why_not_kept
+from .trials import UNDO_OFF, Trial
 from .writes import Write
 
 
-class WriteCall:
-    """The call of a tool that makes a write."""
+class WritePreview(Preview):
+    """What a write would do, tried when it is asked for."""
 
-    def __init__(self, write: Write, arguments: Arguments) -> None:
+    def __init__(self, write: Write, make: Callable[[], Write]) -> None:
         self.write = write
+        self.make = make
+
+    @cached_property
+    def trial(self) -> Trial:
+        """The write, tried."""
+        return Trial(self.make)
+
+    @property
+    def message(self) -> str:
+        reason = self.trial.cannot_undo
+        undo = (
+            f"It cannot be taken back: {reason}" if reason else f"It can be taken back for {settings.UNDO_DAYS} days."
+        )
+        return f"{self.write.message} {undo}"
+
+    @property
+    def question(self) -> str:
+        return "\n\n".join([self.message, self.trial.difference.text(), self.write.question])
+
+    @property
+    def shown(self) -> Mapping[str, Any]:
+        return {**self.write.shown, "difference": self.trial.to_wire()}
+
+
+class WriteCall:
+    """The call of a tool that makes a write. ``make`` returns the write, anew each time: a write that was tried has
+    changed its instances."""
+
+    def __init__(self, make: Callable[[], Write], arguments: Arguments) -> None:
+        self.make = make
         self.arguments = arguments
-        self.request = write.request
+        self.write = make()
+        self.request = self.write.request
+        self.using = router.db_for_write(self.write.exposure.model)
+        self.cannot_undo = "" if self.write.exposure.undo else UNDO_OFF
+        self.cannot_undo = self.cannot_undo or why_not_kept(self.using)
 
     def run(self) -> ToolResult:
-        """Make the write, or ask first; return its result or the preview."""
+        """Make the write, try it, or ask first; return its result, or what is to be confirmed."""
+        if self.arguments.flag("dry_run"):
+            return self._tried()
         write = self.write
         with write.refusals(), one_transaction(write.exposure.model, self.request):
             write.prepare()
-            if write.asks and (asked := self._asked()):
+            footprint = Footprint(self.using)
+            self._track(footprint)
+            if (pin := self.arguments.get("version")) and Confirmation.is_pin(pin):
+                self._confirmation(footprint).check_pin(pin)
+            if write.asks and (asked := self._asked(footprint)):
                 return asked
-            return ToolResult(structured=write.perform())
+            with footprint.watching():
+                result = write.perform(footprint)
+            return ToolResult(structured={**result, **self._kept(footprint)})
 
-    def _asked(self) -> ToolResult | None:
+    def _track(self, footprint: Footprint) -> None:
+        """Read the rows as they are before the write, if that is needed to take it back or to ask."""
+        if self.cannot_undo and not self.write.asks:
+            return
+        try:
+            self.write.track(footprint)
+        except TooManyRows:
+            self.cannot_undo = TOO_LARGE
+
+    def _confirmation(self, footprint: Footprint) -> Confirmation:
+        """Return the confirmation of this call on the rows as they are now."""
         write = self.write
-        confirmation = Confirmation(self.request, write.tool, write.bound, write.affected)
+        return Confirmation(self.request, write.tool, write.bound, [*write.affected, ["rows", footprint.digest()]])
+
+    # Asking
+
+    def _asked(self, footprint: Footprint) -> ToolResult | None:
+        """Ask for confirmation: return the preview to confirm, None once exactly this is confirmed."""
         token = self.arguments.get("confirm_token")
-        return confirmation.confirm(token, write.message, write.question, write.shown, again=write.asks_again)
+        preview = WritePreview(self.write, self.make)
+        return self._confirmation(footprint).confirm(token, preview, again=self.write.asks_again)
+
+    # Trying
+
+    def _tried(self) -> ToolResult:
+        """Return what the write would do. It counts as written rows: else it would tell for nothing what is there."""
+        trial = Trial(self.make)
+        record = self.request.mcp.record
+        record.settle("tried")
+        record.rows_changed += trial.difference.total
+        wire = {"dry_run": True, **trial.to_wire(), "version": self._pin(trial)}
+        if trial.write.asks:
+            wire["next"] = "The call itself will ask for confirmation."
+        return ToolResult(structured=wire)
+
+    def _pin(self, trial: Trial) -> str:
+        """Return the version that holds the call to the rows as they were when it was tried."""
+        write = trial.write
+        objects = [*write.affected, ["rows", trial.before]]
+        return Confirmation(self.request, write.tool, write.bound, objects).pin()
+
+    # Keeping
+
+    def _kept(self, footprint: Footprint) -> dict[str, Any]:
+        """Keep what the write has done, and return the number by which it is found."""
+        write = self.write
+        if not settings.UNDO_DAYS or self.using != Changes(self.request).using:
+            return {}
+        stored = footprint.after() if not self.cannot_undo else StoredDifference(self.using, {})
+        if not stored and not self.cannot_undo:
+            return {}
+        kept = Changes(self.request).keep(
+            using=self.using,
+            tool=write.tool,
+            labels=write.labels,
+            rows=len(write.targets),
+            summary=write.summary,
+            shown=write.kept_rows,
+            footprint=stored.to_json() if stored else b"",
+            cannot_undo=self.cannot_undo,
+        )
+        return {"change": kept.change.pk}

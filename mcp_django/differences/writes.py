@@ -27,6 +27,8 @@ from ..orm.pagination import chunks
 from ..orm.row_finder import RowFinder
 from ..orm.row_reading import FoundRow
 from ..orm.undecodable_values import all_readable
+from .differing_rows import Target
+from .footprints import Footprint
 from .row_expressions import RowExpressions
 
 Permission = Literal["add", "change", "delete"]
@@ -55,7 +57,8 @@ class Write:
     ``question`` the same with the rows that it is about, ``shown`` has members of its preview, and ``affected`` the
     rows that are bound to the confirmation. With ``asks_again`` a wrong token gives a new preview, no error.
     ``messages`` are those of the project's hooks. ``done`` names the member of a result that says that the write was
-    done.
+    done. ``kept_rows`` are the rows of a performed write as the caller sees them, to be kept with it, and
+    ``summary`` is the same in one line.
     """
 
     permission: ClassVar[Permission]
@@ -66,6 +69,8 @@ class Write:
     question = ""
     shown: Mapping[str, Any] = {}
     affected: Iterable[Any] = ()
+    kept_rows: Sequence[Mapping[str, Any]] = ()
+    summary = ""
 
     def __init__(self, model: ModelAccess, tool: str) -> None:
         self.model = model
@@ -86,9 +91,26 @@ class Write:
     def prepare(self) -> None:
         """Lock the rows, and check that the caller may write them; call it in the transaction of the write."""
 
-    def perform(self) -> dict[str, Any]:
-        """Write the rows, and return the members of the result."""
+    def track(self, footprint: Footprint) -> None:
+        """Name the rows that the prepared write may touch, and read them as they are."""
         raise NotImplementedError
+
+    def perform(self, footprint: Footprint) -> dict[str, Any]:
+        """Write the rows, tell the footprint of new ones, and return the members of the result."""
+        raise NotImplementedError
+
+    @property
+    def targets(self) -> Sequence[Target]:
+        """The rows that the write is about, once it is performed."""
+        raise NotImplementedError
+
+    @property
+    def labels(self) -> Sequence[str]:
+        """The labels of the models in ``kept_rows``."""
+        return [self.exposure.label]
+
+    def check(self) -> None:
+        """Check the values of the prepared write by its forms alone, where its hooks must not run to try it."""
 
     def lock(self, read: Callable[[], Sequence[Model]]) -> Sequence[Model]:
         """Lock the rows that ``read`` finds until the transaction ends, and return them as they are then.
@@ -185,13 +207,45 @@ class RowSaving(Write):
     def bound(self) -> Mapping[str, Any]:
         return {"model": self.exposure.label, "values": self.values}
 
-    def perform(self) -> dict[str, Any]:
+    def track(self, footprint: Footprint) -> None:
+        footprint.add_form(RowPage(self.model, self.row), self.values)
+        footprint.before()
+
+    @property
+    def targets(self) -> Sequence[Target]:
+        if self.row is None or self.row.pk is None:
+            return ()
+        return [Target(self.model, self.row.pk, self.values)]
+
+    def check(self) -> None:
+        RowPage(self.model, self.row).saving(self.values_now(), self.tool).check()
+
+    def perform(self, footprint: Footprint) -> dict[str, Any]:
         saving = RowPage(self.model, self.row).saving(self.values_now(), self.tool)
         before = dict(vars(self.row)) if self.row is not None else None
         saved, changed = saving.save()
+        if self.row is None and saved.pk is not None:
+            footprint.created(saved)
+        is_new = self.row is None
         self.row = saved
         self.messages += saving.messages
-        return self._result(saving, before, changed)
+        result = self._result(saving, before, changed)
+        self._sum_up(result, before, is_new=is_new)
+        return result
+
+    def _sum_up(self, result: Mapping[str, Any], before: Mapping[str, Any] | None, *, is_new: bool) -> None:
+        """Keep what the write has done to the row, as far as the caller sees it."""
+        opts = self.exposure.opts
+        after: Mapping[str, Any] = result.get("fields", {})
+        pairs = {name: value for name, value in after.items() if is_new}
+        if before is not None:
+            attributes = {field.name: field.attname for field in opts.concrete_fields}
+            old = {name: render(before.get(attributes.get(name, name))) for name in after}
+            pairs = {name: [old[name], value] for name, value in after.items() if old[name] != value}
+        kind = "added" if is_new else "changed"
+        row = {"model": self.exposure.label, "pk": result.get("pk"), "label": result.get("label"), kind: pairs}
+        self.kept_rows = [row]
+        self.summary = f"{opts.verbose_name} {result.get('label') or result.get('pk')} {kind}: {', '.join(pairs)}"
 
     def values_now(self) -> Mapping[str, Any]:
         """Return the values to save in the row as it is now."""
@@ -333,6 +387,17 @@ class RowDeletion(OneRow):
         named = f"{exposure.label} {quoted(self.shown['pk'])}: {quoted(label)}"
         self.question = f"{self.message} With all that goes with it: {deleting.goes}.\n\n{named}"
 
-    def perform(self) -> dict[str, Any]:
+    def track(self, footprint: Footprint) -> None:
+        self.key = self.row.pk
+        footprint.add_deletion([self.row])
+        footprint.before()
+
+    @property
+    def targets(self) -> Sequence[Target]:
+        return [Target(self.model, self.key)]
+
+    def perform(self, footprint: Footprint) -> dict[str, Any]:
         self.messages += self.deleting.delete_one()
+        self.kept_rows = [{**self.shown, "deleted": True}]
+        self.summary = f"{self.exposure.opts.verbose_name} {self.shown['label'] or self.shown['pk']} deleted"
         return {"deleted": True, **self.shown, **self.said()}

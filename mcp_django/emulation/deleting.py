@@ -71,7 +71,7 @@ class Deleting:
         """Return the first sentence of the question whether to delete ``what``."""
         if self.exposure.options.has_own_deletion:
             return f"This deletes {what} in the project's own way, which may only mark them as deleted."
-        return f"This deletes {what}, which cannot be undone."
+        return f"This deletes {what}."
 
     def delete_one(self) -> list[dict[str, str]]:
         """Delete the one row, by ``delete_model``; return what the project's hooks tell the user."""

@@ -16,7 +16,7 @@ import orjson
 from django.core.exceptions import ImproperlyConfigured
 from rest_framework.viewsets import ViewSetMixin
 
-from ..context.confirmation import Confirmation, one_line
+from ..context.confirmation import Confirmation, Preview, one_line
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..exceptions import NotFound, ToolError
@@ -148,7 +148,7 @@ class ViewSetTool(Tool):
         message = f"{self.title}: this cannot be undone by itself."
         confirmation = Confirmation(request, self.name, own, [text])
         question = f"{message}\n\n{one_line(text)[:MAX_SHOWN]}"
-        return confirmation.confirm(token, message, question, {"shown": shown})
+        return confirmation.confirm(token, Preview(message, question, {"shown": shown}))
 
 
 logger = logging.getLogger("mcp_django")

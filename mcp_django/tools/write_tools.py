@@ -44,7 +44,8 @@ BY: Final = {
     "items": {"type": "string"},
     "description": "Unique field or fields that name rows (default pk)",
 }
-VERSION: Final = {"type": "string", "description": "Of get_record: refuse if changed"}
+VERSION: Final = {"type": "string", "description": "Of get_record or dry_run: refuse if changed"}
+DRY_RUN: Final = {"type": "boolean", "description": "Show what would change, and change nothing"}
 CONFIRM_TOKEN: Final = {"type": "string", "description": "From its preview"}
 
 
@@ -115,7 +116,7 @@ class CreateRecord(WriteTool):
     description = "Add a row. Fields that are left out get the defaults of the add page."
     input_schema: Mapping[str, Any] = {
         "type": "object",
-        "properties": {"model": MODEL, "values": VALUES, "idempotency_key": IDEMPOTENCY_KEY},
+        "properties": {"model": MODEL, "values": VALUES, "dry_run": DRY_RUN, "idempotency_key": IDEMPOTENCY_KEY},
         "required": ["model", "values"],
     }
     permission = "add"
@@ -124,7 +125,8 @@ class CreateRecord(WriteTool):
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         given = Arguments.of_write(arguments, self.input_schema["properties"], required=["model", "values"])
         model = given.model(request)
-        return WriteCall(RowCreation(model, self.name, given.object("values")), given).run()
+        values = given.object("values")
+        return WriteCall(lambda: RowCreation(model, self.name, values), given).run()
 
 
 class UpdateRecord(WriteTool):
@@ -147,6 +149,7 @@ class UpdateRecord(WriteTool):
             **Selection.PICKING,
             "values": CHANGES,
             "version": VERSION,
+            "dry_run": DRY_RUN,
             "confirm_token": CONFIRM_TOKEN,
             "idempotency_key": IDEMPOTENCY_KEY,
         },
@@ -159,7 +162,7 @@ class UpdateRecord(WriteTool):
         known = {**self.input_schema["properties"], **Selection.QUERY}
         given = Arguments.of_write(arguments, known, required=["model"], keeping=["values"])
         model = given.model(request)
-        return WriteCall(self.write(model, given), given).run()
+        return WriteCall(lambda: self.write(model, given), given).run()
 
     def row_write(self, model: ModelAccess, given: Arguments) -> Write:
         return RowUpdate(model, self.name, given["pk"], given.get("version"), self._values(given))
@@ -195,6 +198,7 @@ class DeleteRecord(WriteTool):
             "pk": KEY,
             **Selection.PICKING,
             "version": VERSION,
+            "dry_run": DRY_RUN,
             "confirm_token": CONFIRM_TOKEN,
             "idempotency_key": IDEMPOTENCY_KEY,
         },
@@ -206,7 +210,7 @@ class DeleteRecord(WriteTool):
         known = {**self.input_schema["properties"], **Selection.QUERY}
         given = Arguments.of_write(arguments, known, required=["model"])
         model = given.model(request)
-        return WriteCall(self.write(model, given), given).run()
+        return WriteCall(lambda: self.write(model, given), given).run()
 
     def row_write(self, model: ModelAccess, given: Arguments) -> Write:
         return RowDeletion(model, self.name, given["pk"], given.get("version"))

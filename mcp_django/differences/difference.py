@@ -1,0 +1,225 @@
+"""What a write does, as its caller sees it: rows and columns before and after, and the same in one line."""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final
+
+from django.contrib.admin.utils import model_ngettext
+
+from ..context.confirmation import one_line
+from ..orm.access import ModelAccess
+
+# One of ``footprints.KINDS``.
+Kind = str
+
+# Value of a column that the database or the project sets only when the row is really written.
+SET_WHEN_WRITTEN: Final = "(set when written)"
+# Maximum characters of a value, and number of columns of one row, in a sentence.
+MAX_VALUE: Final = 40
+MAX_COLUMNS: Final = 4
+ELLIPSIS: Final = "…"
+
+
+@dataclass(slots=True)
+class ShownRow:
+    """A row as the caller sees it: its columns, the rows of its inlines, and which columns the write sets by itself."""
+
+    pk: Any
+    label: str
+    columns: dict[str, Any]
+    inlines: dict[str, dict[Any, dict[str, Any]]] = field(default_factory=dict)
+    volatile: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class RowDifference:
+    """One row before and after a write; None where it does not exist or is not visible. ``named`` are the columns that
+    the caller gave values for."""
+
+    model: ModelAccess
+    before: ShownRow | None
+    after: ShownRow | None
+    named: Collection[str] = ()
+    is_new_key: bool = False
+
+    @property
+    def kind(self) -> Kind:
+        if self.before is None:
+            return "added"
+        return "changed" if self.after is not None else "deleted"
+
+    @property
+    def row(self) -> ShownRow:
+        """The row as it is afterwards, or was before it was deleted."""
+        row = self.after or self.before
+        assert row is not None
+        return row
+
+    def columns(self) -> dict[str, Any]:
+        """Return the columns that differ: pairs of before and after, or for a new row its values without empty ones."""
+        before = self.before
+        after = self.after
+        if before is not None and after is not None:
+            pairs = {name: [before.columns.get(name), value] for name, value in after.columns.items()}
+            changed = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+            return {name: [old, self._told(name, new)] for name, (old, new) in changed.items()}
+        if after is not None:
+            given = {name: value for name, value in after.columns.items() if value not in (None, "", [], {})}
+            return {name: self._told(name, value) for name, value in given.items()}
+        return {}
+
+    def _told(self, name: str, value: Any) -> Any:
+        if self.after is not None and name in self.after.volatile and name not in self.named:
+            return SET_WHEN_WRITTEN
+        return value
+
+    def inlines(self) -> dict[str, list[dict[str, Any]]]:
+        """Return the inline rows that differ, by the name of the inline."""
+        names = dict.fromkeys(
+            [*(self.before.inlines if self.before else ()), *(self.after.inlines if self.after else ())]
+        )
+        found: dict[str, list[dict[str, Any]]] = {}
+        for name in names:
+            old = self.before.inlines.get(name, {}) if self.before is not None else {}
+            new = self.after.inlines.get(name, {}) if self.after is not None else {}
+            rows = list(_inline_differences(old, new))
+            if rows:
+                found[name] = rows
+        return found
+
+    def to_wire(self) -> Any:
+        """Return the difference of the row as JSON: ``{pk, label, columns, inlines?}``, of a deleted row
+        ``[pk, label]``."""
+        if self.kind == "deleted":
+            return [self.row.pk, self.row.label]
+        key = {} if self.is_new_key else {"pk": self.row.pk}
+        wire: dict[str, Any] = {**key, "label": self.row.label, "columns": self.columns()}
+        if inlines := self.inlines():
+            wire["inlines"] = inlines
+        return wire
+
+    def __bool__(self) -> bool:
+        return self.kind != "changed" or bool(self.columns() or self.inlines())
+
+
+def _inline_differences(
+    old: Mapping[Any, dict[str, Any]], new: Mapping[Any, dict[str, Any]]
+) -> Iterator[dict[str, Any]]:
+    for key, row in new.items():
+        if key not in old:
+            yield {"added": {name: value for name, value in row.items() if name != "pk"}}
+            continue
+        changed = {name: [old[key].get(name), value] for name, value in row.items() if old[key].get(name) != value}
+        if changed:
+            yield {"pk": row["pk"], "changed": changed}
+    for key, row in old.items():
+        if key not in new:
+            yield {"pk": row["pk"], "deleted": True}
+
+
+class Difference:
+    """What a write does to the rows that its caller sees: ``rows`` has the first of them, ``counts`` how many there are
+    of each model and kind, and ``others`` is the number of rows of models that the caller does not see."""
+
+    # Number of rows that are shown, and characters of the sentence.
+    MAX_ROWS: ClassVar = 20
+    MAX_SENTENCE: ClassVar = 160
+
+    def __init__(self, rows: Sequence[RowDifference], counts: Mapping[ModelAccess, Counter[Kind]], others: int) -> None:
+        self.rows = rows
+        self.counts = counts
+        self.others = others
+
+    @property
+    def sentence(self) -> str:
+        """The whole difference in one line: "5 orders: customer Ada Ibarra -> Ada Evans; 2 customers deleted"."""
+        parts = list(self._parts())
+        if self.others:
+            parts.append(f"{self.others} other row{'s' if self.others != 1 else ''}")
+        text = "; ".join(parts) or "no difference"
+        if len(text) <= self.MAX_SENTENCE:
+            return text
+        return text[: self.MAX_SENTENCE - 1] + ELLIPSIS
+
+    def _parts(self) -> Iterator[str]:
+        for model, counts in self.counts.items():
+            for kind, count in counts.items():
+                rows = [row for row in self.rows if row.model is model and row.kind == kind]
+                yield _phrase(model, kind, count, rows)
+
+    @property
+    def total(self) -> int:
+        """The number of rows that differ."""
+        return sum(sum(count.values()) for count in self.counts.values()) + self.others
+
+    def text(self) -> str:
+        """Return the difference for a person to read: the sentence, and a line for each of the first rows."""
+        lines = [self.sentence]
+        if len(self.rows) > 1 or self.total > 1:
+            lines += [f"- {_phrase(row.model, row.kind, 1, [row])}" for row in self.rows]
+        if (more := self.total - self.others - len(self.rows)) > 0:
+            lines.append(f"- and {more} more")
+        return "\n".join(lines)
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the difference as JSON: ``{summary, counts, changed?, added?, deleted?, more_rows?}``, the counts by
+        model and kind, and the first rows by kind and model."""
+        counts: dict[str, Any] = {model.exposure.label: dict(count) for model, count in self.counts.items()}
+        if self.others:
+            counts["other"] = self.others
+        wire: dict[str, Any] = {"summary": self.sentence, "counts": counts}
+        for row in self.rows:
+            wire.setdefault(row.kind, {}).setdefault(row.model.exposure.label, []).append(row.to_wire())
+        more = self.total - self.others - len(self.rows)
+        if more > 0:
+            wire["more_rows"] = more
+        return wire
+
+
+def _phrase(model: ModelAccess, kind: Kind, count: int, rows: Sequence[RowDifference]) -> str:
+    """Return what happens to the rows of one model, in words."""
+    opts = model.exposure.opts
+    if count == 1 and len(rows) == 1:
+        label = one_line(rows[0].row.label)[:MAX_VALUE]
+        name = str(opts.verbose_name)
+        who = label if label.lower().startswith(name.lower()) else f"{name} {label}"
+    else:
+        who = f"{count} {model_ngettext(opts, count)}"
+    if kind != "changed":
+        return f"{who} {kind}"
+    what = ", ".join(_changes(rows))
+    return f"{who}: {what}" if what else f"{who} changed"
+
+
+def _changes(rows: Sequence[RowDifference]) -> Iterator[str]:
+    """Yield what changes in rows, column by column: "status paid -> shipped", or without values that differ."""
+    columns: dict[str, list[list[Any]]] = {}
+    for row in rows:
+        for name, pair in row.columns().items():
+            columns.setdefault(name, []).append(pair)
+        for name in row.inlines():
+            columns.setdefault(name, [])
+    for number, (name, pairs) in enumerate(columns.items()):
+        if number == MAX_COLUMNS:
+            yield f"{len(columns) - MAX_COLUMNS} more columns"
+            return
+        before = {_in_words(old) for old, _ in pairs}
+        after = {_in_words(new) for _, new in pairs}
+        is_all = len(pairs) == len(rows)
+        if is_all and len(before) == len(after) == 1:
+            yield f"{name} {before.pop()} -> {after.pop()}"
+        elif is_all and len(after) == 1:
+            yield f"{name} -> {after.pop()}"
+        else:
+            yield name
+
+
+def _in_words(value: Any) -> str:
+    """Return a value of a result in words; of a related row its label."""
+    if isinstance(value, list) and len(value) == 2 and isinstance(value[1], str):
+        value = value[1]
+    if value is None or value == "":
+        return "nothing"
+    text = one_line(str(value))
+    return text if len(text) <= MAX_VALUE else f"{text[: MAX_VALUE - 1]}{ELLIPSIS}"

@@ -1,0 +1,99 @@
+"""Trials: a write is tried, by running it and rolling it back, and what it would do is told."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from django.db import router
+from django.utils import timezone
+
+from ..exceptions import ToolError
+from .cascades import TooManyRows
+from .difference import Difference
+from .differing_rows import DifferingRows, ShownSide
+from .footprints import Footprint, StoredDifference
+from .kept_changes import why_not_kept
+from .rehearsals import Rehearsal
+from .writes import Write
+
+# Why a change of a model cannot be taken back whose exposure says so.
+UNDO_OFF: Final = "The project keeps nothing to take changes of this model back."
+HOOKS_UNTRIED: Final = "hooks of the project"
+FILE_UNTRIED: Final = "file {}"
+UNTRIABLE: Final = "What this changes is too much to show row by row. Nothing was changed. Narrow it down."
+
+
+class Trial:
+    """One write that was tried.
+
+    ``difference`` is what the caller sees of it, ``stored`` what it does in all, ``before`` a digest of the rows before
+    it, ``result`` what the call would return, and ``cannot_undo`` why it could not be taken back, "" if it could.
+    """
+
+    difference: Difference
+    stored: StoredDifference
+
+    def __init__(self, make: Callable[[], Write]) -> None:
+        self.make = make
+        self.write = make()
+        self.request = self.write.request
+        self.result: dict[str, Any] = {}
+        self.untried: list[str] = []
+        self.cannot_undo = ""
+        self.rehearsal: Rehearsal | None = None
+        mcp = self.request.mcp
+        notify = mcp.notify
+        # What is only tried makes no progress.
+        mcp.notify = None
+        try:
+            with self.write.refusals():
+                self._run()
+        finally:
+            mcp.notify = notify
+
+    def _run(self) -> None:
+        """Try the write, with its hooks if no exposure forbids that."""
+        write = self.write
+        began = timezone.now()
+        before = ShownSide(self.request, began)
+        after = ShownSide(self.request, began)
+        using = router.db_for_write(write.exposure.model)
+        footprint = Footprint(using)
+        rehearsal = self.rehearsal = Rehearsal(write.exposure.model, request=self.request)
+        with rehearsal:
+            write.prepare()
+            try:
+                write.track(footprint)
+            except TooManyRows:
+                raise ToolError(UNTRIABLE) from None
+            self.before = footprint.digest()
+            with footprint.watching():
+                self.result = write.perform(footprint)
+            self.stored = footprint.after()
+            rows = DifferingRows(self.request, self.stored, write.targets)
+            rows.read(after)
+            rehearsal.tables = footprint.tables
+        rows.read(before)
+        self.difference = rows.difference(before, after, write.targets)
+        self.untried += [FILE_UNTRIED.format(name) for name in rehearsal.files_untried]
+        reason = "" if write.exposure.undo else UNDO_OFF
+        self.cannot_undo = reason or why_not_kept(using, len(self.stored.to_json()))
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return what the write would do as JSON."""
+        wire = self.difference.to_wire()
+        if "messages" in self.result:
+            wire["messages"] = self.result["messages"]
+        rehearsal = self.rehearsal
+        if rehearsal is not None:
+            told = {
+                "also_written": rehearsal.also_written,
+                "on_commit": rehearsal.callbacks,
+                # Not its text: it may hold what the caller does not see.
+                "mails": [f"a mail to {mail.recipients}" for mail in rehearsal.mails],
+            }
+            wire |= {name: value for name, value in told.items() if value}
+        if self.untried:
+            wire["not_tried"] = self.untried
+        if self.cannot_undo:
+            wire["cannot_undo"] = self.cannot_undo
+        return wire
