@@ -93,7 +93,7 @@ class BulkUpdate(BulkWrite):
         meant = {name: label for name, label in labels.items() if name in plain}
         told = in_words(self.expressions.told)
         self.message = f"This changes {counted(self.rows)} of {self.exposure.label}: {assigned(told, meant)}."
-        self.question = f"{self.message}\n\n{self.selection.listing}"
+        self.listing = self.selection.listing
         self.picked = {"model": self.exposure.label, "rows": len(self.rows), "objects": self.selection.labels}
         self.shown = {**self.picked, "values": told}
 
@@ -149,7 +149,7 @@ class BulkDeletion(BulkWrite):
             "deletes": deleting.counts,
         }
         self.message = f"{deleting.warning(f'{counted(self.rows)} of {label}')} In all: {deleting.goes}."
-        self.question = f"{self.message}\n\n{self.selection.listing}"
+        self.listing = self.selection.listing
 
     def track(self, footprint: Footprint) -> None:
         self.keys = [row.pk for row in self.rows]

@@ -156,9 +156,10 @@ class Difference:
     def text(self) -> str:
         """Return the difference for a person to read: the sentence, and a line for each of the first rows."""
         lines = [self.sentence]
-        if len(self.rows) > 1 or self.total > 1:
+        if len(self.rows) > len(list(self._parts())) or len(lines[0]) == self.MAX_SENTENCE:
             lines += [f"- {_phrase(row.model, row.kind, 1, [row])}" for row in self.rows]
-        if (more := self.total - self.others - len(self.rows)) > 0:
+        more = self.total - self.others - len(self.rows)
+        if more > 0 and len(lines) > 1:
             lines.append(f"- and {more} more")
         return "\n".join(lines)
 

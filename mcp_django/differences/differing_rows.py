@@ -31,7 +31,7 @@ from .footprints import Change, StoredDifference, kind_of_change
 from .stored_rows import Key, Row, differing, stored_table
 
 # Number of rows of a model that are shown if the write only takes them along.
-MAX_TAKEN_ALONG: Final = 5
+MAX_TAKEN_ALONG: Final = 3
 
 
 class ShownSide:
@@ -101,11 +101,12 @@ class DifferingRows:
     def __init__(self, request: MCPRequest, stored: StoredDifference, targets: Sequence[Target]) -> None:
         self.access = access_of(request)
         self.stored = stored
-        self.targets = {target.model for target in targets}
         self.kinds: dict[ModelAccess, dict[str, Kind]] = {target.model: {} for target in targets}
         self.keys: dict[tuple[ModelAccess, str], Any] = {
             (target.model, pk_text(target.key)): target.key for target in targets
         }
+        # The rows that the write is about.
+        self.targets = frozenset(self.keys)
         self.others = 0
         for model, changes in stored.changes.items():
             for key, change in changes.items():
@@ -135,13 +136,13 @@ class DifferingRows:
         cell = stored_table(model, self.stored.using).cell_of(link, source.attname)
         text = _key_text(owner, (cell,))
         for access in [access for access in self.kinds if issubclass(access.exposure.model, owner)]:
-            if (access, text) in self.keys and field.name in access.fields:
+            if (access, text) in self.targets and field.name in access.fields:
                 self.kinds[access].setdefault(text, "changed")
 
     def _is_part(self, model: type[Model], text: str, kind: Kind, change: Change) -> bool:
         """Return whether a stored row is one of a target's, and take it for that."""
         for access, kinds in self.kinds.items():
-            if concrete(access.exposure.model) not in (model, *_children(model)) or (access, text) not in self.keys:
+            if concrete(access.exposure.model) not in (model, *_children(model)) or (access, text) not in self.targets:
                 continue
             if kind != "changed" or self._shows(access, model, change):
                 kinds[text] = kind
@@ -168,14 +169,16 @@ class DifferingRows:
     def read(self, side: ShownSide) -> None:
         """Read the first rows on one side of the difference: those that the write is about, and some of each model that
         it takes along."""
-        texts: dict[ModelAccess, list[str]] = {}
-        for model, text in self.keys:
-            texts.setdefault(model, []).append(text)
+        chosen: dict[ModelAccess, list[Any]] = {}
         room = Difference.MAX_ROWS
-        for model, found in texts.items():
-            some = found[:room] if model in self.targets else found[: min(room, MAX_TAKEN_ALONG)]
-            side.read(model, [self.keys[model, text] for text in some])
-            room -= len(some)
+        for (model, text), key in self.keys.items():
+            keys = chosen.setdefault(model, [])
+            is_about = (model, text) in self.targets
+            if room and (is_about or len(keys) < MAX_TAKEN_ALONG):
+                keys.append(key)
+                room -= 1
+        for model, keys in chosen.items():
+            side.read(model, keys)
 
     def difference(self, before: ShownSide, after: ShownSide, targets: Sequence[Target]) -> "Difference":
         """Return the difference between both sides."""

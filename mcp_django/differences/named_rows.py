@@ -35,7 +35,7 @@ class NamedRow:
 
     def values_now(self) -> Mapping[str, Any]:
         """Return the values to save in the row as it is now."""
-        return self.given if self.row is None else self.expressions.values_for(self.row)
+        return self.expressions.values_for(self.row)
 
 
 class NamedRows(Write):
@@ -94,7 +94,7 @@ class NamedRows(Write):
         count = len(self.rows)
         self.message = f"This changes {count} row{'s' if count != 1 else ''} of {self.exposure.label}."
         self.shown = {"model": self.exposure.label, "rows": count, "objects": told[:MAX_LABELS]}
-        self.question = f"{self.message}\n\n{self.exposure.label} ({count}): {listed(told[:MAX_LABELS], count)}"
+        self.listing = f"{self.exposure.label} ({count}): {listed(told[:MAX_LABELS], count)}"
 
     def _check_missing(self, missing: Sequence[str]) -> None:
         if not missing:

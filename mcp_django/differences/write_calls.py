@@ -43,7 +43,7 @@ class WritePreview(Preview):
 
     @property
     def question(self) -> str:
-        return "\n\n".join([self.message, self.trial.difference.text(), self.write.question])
+        return "\n\n".join([self.message, self.trial.difference.text(), self.write.listing])
 
     @property
     def shown(self) -> Mapping[str, Any]:

@@ -12,7 +12,7 @@ from django.db import connections, router, transaction
 from django.db.models import Model
 
 from ..conf import settings
-from ..context.confirmation import quoted
+from ..context.confirmation import Confirmation, quoted
 from ..context.databases import reads_snapshots
 from ..emulation.deleting import Deleting
 from ..emulation.record import Record
@@ -54,7 +54,7 @@ class Write:
     """One write of rows of a model for a tool.
 
     ``asks`` says that the write has to be confirmed. Once it is prepared, ``message`` is what is asked in one sentence,
-    ``question`` the same with the rows that it is about, ``shown`` has members of its preview, and ``affected`` the
+    ``listing`` names the rows that it is about, ``shown`` has members of its preview, and ``affected`` the
     rows that are bound to the confirmation. With ``asks_again`` a wrong token gives a new preview, no error.
     ``messages`` are those of the project's hooks. ``done`` names the member of a result that says that the write was
     done. ``kept_rows`` are the rows of a performed write as the caller sees them, to be kept with it, and
@@ -66,7 +66,7 @@ class Write:
     asks = False
     asks_again = True
     message = ""
-    question = ""
+    listing = ""
     shown: Mapping[str, Any] = {}
     affected: Iterable[Any] = ()
     kept_rows: Sequence[Mapping[str, Any]] = ()
@@ -303,7 +303,8 @@ class OneRow(Write):
             self.request.go_to(self.exposure, self.permission, pk)
             self.row = self._locked(pk)
         self.check_allowed(self.row)
-        RowPage(self.model, self.row).check_version(self.version)
+        if not Confirmation.is_pin(self.version):
+            RowPage(self.model, self.row).check_version(self.version)
 
     def _locked(self, pk: Any) -> Model:
         """Return the row to write, locked if the database can lock rows: by one query where all rows of the table may
@@ -347,7 +348,7 @@ class RowUpdate(OneRow, RowSaving):
             self.shown = {"model": self.exposure.label, "pk": render(self.row.pk), "label": label, "values": values}
             named = f"{self.exposure.label} {quoted(self.shown['pk'])}: {quoted(label)}"
             self.message = f"This changes one row, each time it is called: {assigned(values)}."
-            self.question = f"{self.message}\n\n{named}"
+            self.listing = named
 
     def values_now(self) -> Mapping[str, Any]:
         if self.expressions.is_empty:
@@ -385,7 +386,7 @@ class RowDeletion(OneRow):
         }
         self.message = deleting.warning(f"{total} object{'s' if total != 1 else ''}")
         named = f"{exposure.label} {quoted(self.shown['pk'])}: {quoted(label)}"
-        self.question = f"{self.message} With all that goes with it: {deleting.goes}.\n\n{named}"
+        self.listing = f"With all that goes with it: {deleting.goes}.\n{named}"
 
     def track(self, footprint: Footprint) -> None:
         self.key = self.row.pk

@@ -517,8 +517,7 @@ def test_rows_without_a_value_are_refused_by_name(root: Any) -> None:
     make_book("B", rating=None)
     make_book("C", rating=None)
     arguments = {**BOOK, "filters": {"pages": 0}, "values": {"price": {"field": "rating"}}}
-    preview = client.call("update_record", **arguments)
-    refusal = client.call("update_record", **arguments, confirm_token=preview.structured["confirm_token"])
+    refusal = client.call("update_record", **arguments)
     assert refusal.text == "Nothing was saved, because rows of testapp.book are refused.\nB, C: it has no rating."
     assert set(Book.objects.values_list("price", flat=True)) == {Decimal("9.90")}
     Book.objects.filter(title="A").update(rating=None)
@@ -590,7 +589,7 @@ def test_a_question_has_expressions_as_they_were_written(root: Any) -> None:
     told = "title = “Emma”, price = “price*1.05, rounded to 0.10”, pages = “pages+1”"
     for which in ({"pk": str(book.pk)}, {"pks": [str(book.pk)]}):
         preview = client.call("update_record", **BOOK, **which, values=values).structured
-        assert preview["message"].endswith(f": {told}.")
+        assert f": {told}. " in preview["message"]
         assert preview["values"]["price"] == "price*1.05, rounded to 0.10"
 
 

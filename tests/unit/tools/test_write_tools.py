@@ -313,6 +313,7 @@ def test_a_row_that_leaves_the_callers_sight_is_saved_but_not_shown(monkeypatch)
 
     monkeypatch.setattr(type(admin.site.get_model_admin(Book)), "save_model", give_away)
     updated = call(UPDATE, request, **BOOK, pk=book.pk, values={"title": "Gone"})
+    assert updated.pop("change")
     assert updated == {
         "updated": True,
         "changed": ["title"],
@@ -538,7 +539,7 @@ def test_H141_delete_model_of_the_admin_is_used(root, monkeypatch):
     loan = Loan.objects.create(book=make_book(), borrower="Ann", due=datetime(2030, 1, 1, tzinfo=UTC))
     preview = call(DELETE, root, model="testapp.loan", pk=loan.pk)
     own_way = "in the project's own way, which may only mark them as deleted."
-    assert preview["message"] == f"This deletes 1 object {own_way}"
+    assert preview["message"] == f"This deletes 1 object {own_way} It can be taken back for 30 days."
     many = call(DELETE, root, model="testapp.loan", pks=[loan.pk])
     assert many["message"].startswith(f"This deletes 1 row of testapp.loan {own_way} In all: ")
     call(DELETE, root, model="testapp.loan", pk=loan.pk, confirm_token=preview["confirm_token"])
@@ -653,7 +654,9 @@ def test_77_a_deletion_asks_the_user_about_all_that_goes():
     asked = send(client, params)
     _, question = only(asked)
     assert question["message"] == (
-        "This deletes 2 objects, which cannot be undone. With all that goes with it: books (1), loans (1).\n\n"
+        "This deletes 2 objects. It can be taken back for 30 days.\n\n"
+        "book Dune deleted; loan Ann, until 2030-01-01 deleted\n\n"
+        "With all that goes with it: books (1), loans (1).\n"
         f"testapp.book “{book.pk}”: “Dune”"
     )
     assert question["requestedSchema"]["required"] == ["_confirm"]
@@ -690,7 +693,9 @@ def test_156_consent_deletes_one_row_once():
     client, params = MCPClient(make_superuser(), capabilities=ELICITS), calling("delete_record", **BOOK, pk=book.pk)
     asked = send(client, params)
     again(client, params, asked, YES)
+    created = book.created
     Book.objects.bulk_create([book])
+    Book.objects.update(created=created)
     with pytest.raises(MCPError, match="requestState is not valid"):
         again(client, params, asked, YES)
     assert Book.objects.count() == 1
@@ -705,6 +710,7 @@ def test_an_update_answers_what_was_named_and_what_hooks_have_changed(root, monk
     book = make_book("Dune", pages=7, rating=3)
     made = call(UPDATE, root, **BOOK, pk=book.pk, values={"price": "2.50", "rating": 3, "author_id": book.author_id})
     version = call(GetRecord(), root, **BOOK, pk=book.pk)["version"]
+    assert made.pop("change")
     assert made == {
         "updated": True,
         "changed": ["price"],

@@ -1,0 +1,169 @@
+"""Writes that are tried first: what is shown is what is then done, and trying leaves nothing."""
+
+from datetime import UTC, datetime
+
+import pytest
+from django.contrib import admin
+from django.contrib.admin.models import LogEntry
+
+from mcp_django import ModelExposure
+from mcp_django.models import Change
+from mcp_django.testing import MCPClient
+from mcp_django.tools.write_tools import CreateRecord, DeleteRecord, UpdateRecord
+from tests.factories import make_author, make_book, make_superuser
+from tests.testapp.models import Author, Book, Loan, Tag
+from tests.tool_calls import call, refusal, request_of, site_with
+
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+
+CREATE, UPDATE, DELETE = CreateRecord(), UpdateRecord(), DeleteRecord()
+BOOK = {"model": "testapp.book"}
+
+
+@pytest.fixture
+def root():
+    return request_of(make_superuser())
+
+
+def everything():
+    return [list(model._base_manager.order_by("pk").values()) for model in (Author, Book, Loan, Tag, LogEntry, Change)]
+
+
+def tried(tool, request, **arguments):
+    """Try a call, which must leave nothing, and return what it shows."""
+    before = everything()
+    shown = call(tool, request, dry_run=True, **arguments)
+    assert everything() == before
+    assert shown.pop("dry_run") is True
+    return shown
+
+
+def test_a_dry_run_shows_the_columns_of_a_row_before_and_after(root):
+    author = make_author("Frank")
+    book = make_book("Dune", price="5.00")
+    shown = tried(UPDATE, root, **BOOK, pk=book.pk, values={"price": "6.00", "author": author.pk})
+    assert shown["summary"] == f"book Dune: author {book.author.name} -> Frank, price 5.00 -> 6.00"
+    assert shown["counts"] == {"testapp.book": {"changed": 1}}
+    [row] = shown["changed"]["testapp.book"]
+    assert row == {
+        "pk": book.pk,
+        "label": "Dune",
+        "columns": {
+            "author": [[book.author_id, book.author.name], [author.pk, "Frank"]],
+            "price": ["5.00", "6.00"],
+        },
+    }
+
+
+def test_what_hooks_change_is_part_of_the_difference(root, monkeypatch):
+    def save_model(self, request, obj, form, change):
+        super(type(self), self).save_model(request, obj, form, change)
+        Book.objects.filter(pk=obj.pk).update(pages=99)
+        Loan.objects.filter(book=obj).update(borrower="Zoe")
+
+    monkeypatch.setattr(type(admin.site.get_model_admin(Book)), "save_model", save_model)
+    book = make_book("Dune")
+    Loan.objects.create(book=book, borrower="Ann", due=datetime(2030, 1, 1, tzinfo=UTC))
+    shown = tried(UPDATE, root, **BOOK, pk=book.pk, values={"title": "Dune 2"})
+    [row] = shown["changed"]["testapp.book"]
+    assert row["columns"] == {"title": ["Dune", "Dune 2"], "pages": [0, 99]}
+    # The write does not take these back, as it does not know of them.
+    assert shown["also_written"] == ["testapp_loan"]
+
+
+def test_a_new_row_is_shown_without_what_is_set_when_it_is_written(root):
+    values = {"title": "Dune", "author": make_author("Frank").pk, "isbn": "1", "price": "1"}
+    shown = tried(CREATE, root, **BOOK, values=values)
+    assert shown["summary"] == "book Dune added"
+    [row] = shown["added"]["testapp.book"]
+    assert "pk" not in row
+    assert row["columns"]["price"] == "1.00"
+    assert row["columns"].get("created", "(set when written)") == "(set when written)"
+
+
+def test_a_deletion_shows_all_that_goes(root):
+    book = make_book("Dune")
+    for name in ("Ann", "Bob"):
+        Loan.objects.create(book=book, borrower=name, due=datetime(2030, 1, 1, tzinfo=UTC))
+    shown = tried(DELETE, root, **BOOK, pk=book.pk)
+    assert shown["counts"] == {"testapp.book": {"deleted": 1}, "testapp.loan": {"deleted": 2}}
+    assert shown["deleted"]["testapp.book"] == [[book.pk, "Dune"]]
+    assert shown["summary"] == "book Dune deleted; 2 loans deleted"
+    assert shown["next"] == "The call itself will ask for confirmation."
+
+
+def test_a_dry_run_of_many_rows_counts_all_and_shows_the_first(root):
+    Book.objects.bulk_create(
+        Book(title=f"T{number}", author=author, isbn=str(number), price=5)
+        for author in [make_author()]
+        for number in range(30)
+    )
+    shown = tried(UPDATE, root, **BOOK, filters={"price": "5"}, values={"status": "published"})
+    assert shown["counts"] == {"testapp.book": {"changed": 30}}
+    assert shown["summary"] == "30 books: status draft -> published"
+    assert len(shown["changed"]["testapp.book"]) == 20
+    assert shown["more_rows"] == 10
+
+
+def test_a_dry_run_refuses_what_the_write_would_refuse(root):
+    make_book("One", isbn="1")
+    book = make_book("Two", isbn="2")
+    values = {"isbn": "1"}
+    assert refusal(UPDATE, root, **BOOK, pk=book.pk, values=values, dry_run=True) == refusal(
+        UPDATE, root, **BOOK, pk=book.pk, values=values
+    )
+
+
+def test_hidden_columns_and_rows_are_not_in_a_difference(root, monkeypatch):
+    class Exposure(ModelExposure):
+        fields = ["id", "title"]
+
+    site = site_with()
+    site.register(Book, Exposure)
+    request = request_of(root.user, site)
+    book = make_book("Dune")
+    Loan.objects.create(book=book, borrower="Ann", due=datetime(2030, 1, 1, tzinfo=UTC))
+
+    def save_model(self, request, obj, form, change):
+        obj.price = 77
+        obj.save()
+
+    monkeypatch.setattr(Exposure, "save_model", save_model, raising=False)
+    shown = tried(UPDATE, request, **BOOK, pk=book.pk, values={"title": "Dune 2"})
+    assert shown["changed"]["testapp.book"][0]["columns"] == {"title": ["Dune", "Dune 2"]}
+    gone = tried(DELETE, request, **BOOK, pk=book.pk)
+    assert gone["counts"] == {"testapp.book": {"deleted": 1}, "other": 1}
+    assert "Ann" not in str(gone)
+
+
+def test_the_version_of_a_dry_run_holds_the_call_to_what_was_shown(root):
+    book = make_book("Dune")
+    arguments = {**BOOK, "pk": book.pk, "values": {"pages": 3}}
+    version = call(UPDATE, root, dry_run=True, **arguments)["version"]
+    other = {**arguments, "values": {"pages": 4}}
+    assert "no longer do what it did" in refusal(UPDATE, root, **other, version=version)
+    Book.objects.filter(pk=book.pk).update(price=9)
+    assert "no longer do what it did" in refusal(UPDATE, root, **arguments, version=version)
+    version = call(UPDATE, root, dry_run=True, **arguments)["version"]
+    assert call(UPDATE, root, **arguments, version=version)["updated"] is True
+
+
+def test_the_version_of_a_dry_run_never_confirms():
+    book = make_book("Dune")
+    client = MCPClient(make_superuser(), capabilities={})
+    version = client.call("delete_record", **BOOK, pk=book.pk, dry_run=True).structured["version"]
+    assert client.call("delete_record", **BOOK, pk=book.pk, version=version).structured["confirmation_required"]
+    answer = client.call("delete_record", **BOOK, pk=book.pk, confirm_token=version)
+    assert answer.is_error
+    assert Book.objects.exists()
+
+
+def test_what_was_written_is_kept_with_its_summary(root):
+    book = make_book("Dune", price="5.00")
+    done = call(UPDATE, root, **BOOK, pk=book.pk, values={"price": "6.00"})
+    change = Change.objects.get()
+    assert done["change"] == change.pk
+    assert (change.tool, change.model, change.rows, change.state) == ("update_record", "testapp.book", 1, "done")
+    assert change.summary == "book Dune changed: price"
+    assert change.footprint
+    assert change.cannot_undo == ""
