@@ -32,6 +32,7 @@ from ..exceptions import InputRequired, NotConfirmed, ToolError
 from ..protocol.errors import InvalidParams
 from ..schema.consent import ConsentForm
 from ..schema.secrets import escaped
+from .previews import Preview
 from .questions import CLOCK_SKEW, STATE_ERROR, UNATTENDED, Question, answer_schema, declined, use_up
 from .request import MCPRequest
 from .signing import Seal
@@ -63,26 +64,6 @@ MAX_QUOTED: Final = 100
 CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 QUOTES: Final = str.maketrans("“”„«»", "'''''")
 NOT_FILLED_IN: Final = "Nobody filled in the form that was shown to confirm this. Nothing was changed."
-
-
-class Preview:
-    """What a call would do, as a confirmation shows it: in one sentence (``message``), as a ``question`` with the rows,
-    and as members of the result (``shown``). A subclass can find it out when it is asked for."""
-
-    def __init__(self, message: str, question: str, shown: Mapping[str, Any]) -> None:
-        self._told = (message, question, shown)
-
-    @property
-    def message(self) -> str:
-        return self._told[0]
-
-    @property
-    def question(self) -> str:
-        return self._told[1]
-
-    @property
-    def shown(self) -> Mapping[str, Any]:
-        return self._told[2]
 
 
 class Confirmation:

@@ -10,7 +10,8 @@ from typing import Any
 from django.db import router
 
 from ..conf import settings
-from ..context.confirmation import Confirmation, Preview
+from ..context.confirmation import Confirmation
+from ..context.previews import Preview
 from ..context.tool_results import ToolResult
 from ..orm.database_writes import one_transaction
 from ..orm.tool_arguments import Arguments
@@ -73,7 +74,7 @@ class WriteCall:
             footprint = Footprint(self.using)
             self._track(footprint)
             if (pin := self.arguments.get("version")) and Confirmation.is_pin(pin):
-                self._confirmation(footprint).check_pin(pin)
+                self.write.confirmation(footprint).check_pin(pin)
             if write.asks and (asked := self._asked(footprint)):
                 return asked
             with footprint.watching():
@@ -89,18 +90,13 @@ class WriteCall:
         except TooManyRows:
             self.cannot_undo = TOO_LARGE
 
-    def _confirmation(self, footprint: Footprint) -> Confirmation:
-        """Return the confirmation of this call on the rows as they are now."""
-        write = self.write
-        return Confirmation(self.request, write.tool, write.bound, [*write.affected, ["rows", footprint.digest()]])
-
     # Asking
 
     def _asked(self, footprint: Footprint) -> ToolResult | None:
         """Ask for confirmation: return the preview to confirm, None once exactly this is confirmed."""
         token = self.arguments.get("confirm_token")
         preview = WritePreview(self.write, self.make)
-        return self._confirmation(footprint).confirm(token, preview, again=self.write.asks_again)
+        return self.write.confirmation(footprint).confirm(token, preview, again=self.write.asks_again)
 
     # Trying
 
@@ -110,16 +106,10 @@ class WriteCall:
         record = self.request.mcp.record
         record.settle("tried")
         record.rows_changed += trial.difference.total
-        wire = {"dry_run": True, **trial.to_wire(), "version": self._pin(trial)}
+        wire = {"dry_run": True, **trial.to_wire(), "version": trial.pin}
         if trial.write.asks:
             wire["next"] = "The call itself will ask for confirmation."
         return ToolResult(structured=wire)
-
-    def _pin(self, trial: Trial) -> str:
-        """Return the version that holds the call to the rows as they were when it was tried."""
-        write = trial.write
-        objects = [*write.affected, ["rows", trial.before]]
-        return Confirmation(self.request, write.tool, write.bound, objects).pin()
 
     # Keeping
 

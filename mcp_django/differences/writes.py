@@ -95,6 +95,10 @@ class Write:
         """Name the rows that the prepared write may touch, and read them as they are."""
         raise NotImplementedError
 
+    def confirmation(self, footprint: Footprint) -> Confirmation:
+        """Return the confirmation of the prepared write, on the rows as they are."""
+        return Confirmation(self.request, self.tool, self.bound, [*self.affected, ["rows", footprint.digest()]])
+
     def perform(self, footprint: Footprint) -> dict[str, Any]:
         """Write the rows, tell the footprint of new ones, and return the members of the result."""
         raise NotImplementedError

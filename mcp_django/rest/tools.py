@@ -16,7 +16,8 @@ import orjson
 from django.core.exceptions import ImproperlyConfigured
 from rest_framework.viewsets import ViewSetMixin
 
-from ..context.confirmation import Confirmation, Preview, one_line
+from ..context.confirmation import Confirmation, one_line
+from ..context.previews import Preview
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..exceptions import NotFound, ToolError
