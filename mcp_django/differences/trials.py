@@ -25,8 +25,9 @@ UNTRIABLE: Final = "What this changes is too much to show row by row. Nothing wa
 class Trial:
     """One write that was tried.
 
-    ``difference`` is what the caller sees of it, ``stored`` what it does in all, ``pin`` holds the call
-    to the rows as they were before it, ``result`` what the call would return, and ``cannot_undo`` why it could not be taken back, "" if it could.
+    ``difference`` is what the caller sees of it, ``stored`` what it does in all, ``pin`` holds the call to the rows as
+    they were before it, ``result`` is what the call would return, and ``cannot_undo`` why it could not be taken back, ""
+    if it could.
     """
 
     difference: Difference
