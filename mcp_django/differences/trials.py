@@ -26,8 +26,8 @@ class Trial:
     """One write that was tried.
 
     ``difference`` is what the caller sees of it, ``stored`` what it does in all, ``pin`` holds the call to the rows as
-    they were before it, ``result`` is what the call would return, and ``cannot_undo`` why it could not be taken back, ""
-    if it could.
+    they were before it, ``result`` is what the call would return, and ``cannot_undo`` why it could not be taken back,
+    "" if it could.
     """
 
     difference: Difference
