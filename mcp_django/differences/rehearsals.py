@@ -7,6 +7,7 @@ database or in another thread, a table without transactions, a statement that co
 Not seen is what the code of the project does without Django: a task that is put into a queue at once (``task.delay()``
 in place of ``transaction.on_commit``), a request to another server, a file that Python's own ``open`` writes, an entry
 of the cache, a message to a channel layer. An exposure whose hooks do such things says that it cannot be tried.
+SQL that goes past Django's cursors is rolled back, but not told.
 """
 
 import logging

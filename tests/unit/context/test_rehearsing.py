@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
+from django.core import mail
 from django.core.exceptions import SuspiciousFileOperation
 from django.core.files.base import ContentFile
 from django.core.files.storage import FileSystemStorage, InMemoryStorage
@@ -26,7 +27,7 @@ def message(subject="Hello"):
 
 
 def subjects(caught):
-    return [mail.subject for mail in caught.mails]
+    return [one.subject for one in caught.mails]
 
 
 def test_a_backend_that_is_imported_later_is_caught():
@@ -48,10 +49,21 @@ def test_a_backend_of_no_class_of_django_is_caught_where_a_message_is_sent():
         def send_messages(self, email_messages):
             raise AssertionError("this was only tried")
 
-    mail = EmailMessage("Hello", "text", to=["a@example.com"], connection=Own())
+    own = EmailMessage("Hello", "text", to=["a@example.com"], connection=Own())
     with catching(elsewhere) as caught:
-        assert mail.send() == 1
+        assert own.send() == 1
     assert subjects(caught) == ["Hello"]
+
+
+@pytest.mark.skipif(not hasattr(mail, "mailers"), reason="Django 6.1 has mailers")
+def test_each_mailer_is_caught(settings, mailoutbox):
+    settings.MAILERS = {name: {"BACKEND": "django.core.mail.backends.locmem.EmailBackend"} for name in ("default", "b")}
+    with catching(elsewhere) as caught:
+        message("one").send()
+        message("two").send(using="b")
+        mail.mailers["b"].send_messages([message("three"), message("four")])
+    assert subjects(caught) == ["one", "two", "three", "four"]
+    assert mailoutbox == []
 
 
 def test_mail_and_files_of_other_threads_go_their_way(mailoutbox):
@@ -69,7 +81,7 @@ def test_mail_and_files_of_other_threads_go_their_way(mailoutbox):
         begin.set()
         assert ended.wait(10)
     assert (caught.mails, caught.files) == ([], [])
-    assert [mail.subject for mail in mailoutbox] == ["Theirs"]
+    assert [sent.subject for sent in mailoutbox] == ["Theirs"]
     assert storage.exists("theirs.txt")
 
 
@@ -123,7 +135,7 @@ def test_a_pool_of_threads_is_caught_for_what_the_tried_code_gives_it(mailoutbox
         assert (mailoutbox, subjects(caught)) == ([], ["Hello"])
         # The thread itself was started by the tried code, and serves others now.
         pool.submit(message("Later").send).result(10)
-    assert [mail.subject for mail in mailoutbox] == ["Later"]
+    assert [sent.subject for sent in mailoutbox] == ["Later"]
 
 
 @pytest.mark.parametrize("kind", [InMemoryStorage, FileSystemStorage])

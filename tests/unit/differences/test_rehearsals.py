@@ -1,14 +1,15 @@
 import threading
+from collections.abc import Iterator
 from contextlib import closing, nullcontext, suppress
 from functools import partial
 from typing import Any
 
 import pytest
-from asgiref.sync import async_to_sync
+from asgiref.sync import async_to_sync, sync_to_async
 from django.contrib.contenttypes.models import ContentType
 from django.contrib.sessions.models import Session
 from django.core.mail import EmailMessage, get_connection, mail_admins, send_mail
-from django.db import IntegrityError, connection, connections, transaction
+from django.db import IntegrityError, InterfaceError, connection, connections, transaction
 from django.utils import timezone
 
 from mcp_django.context.call_record import CallRecord
@@ -440,3 +441,77 @@ class TestMySQL(OnMySQL):
             finally:
                 cursor.execute("ALTER TABLE django_session ENGINE=InnoDB")
                 engine_without_undo.cache_clear()
+
+
+class TestAttacks:
+    """Code of a project that does what no hook should, in the middle of a write that is tried."""
+
+    @pytest.fixture(autouse=True)
+    def nothing_is_stored(self, transactional_db: None) -> Iterator[None]:
+        yield
+        assert not Tag.objects.exists()
+        assert nothing_is_left()
+        assert not connection.in_atomic_block
+
+    def test_a_thread_of_an_async_hook_is_refused(self):
+        def write():
+            with closing(connection):
+                Tag.objects.create(name="a")
+
+        hook = async_to_sync(sync_to_async(write, thread_sensitive=False))
+        with pytest.raises(NotRehearsable), Rehearsal(Tag):
+            hook()
+
+    def test_a_closed_connection_is_an_error_as_in_the_write(self):
+        def write():
+            Tag.objects.create(name="a")
+            connection.close()
+
+        with pytest.raises(InterfaceError), Rehearsal(Tag):
+            write()
+        connection.close()
+
+    def test_a_rollback_that_is_called_off_happens(self):
+        with Rehearsal(Tag):
+            Tag.objects.create(name="a")
+            transaction.set_rollback(False)
+
+    @pytest.mark.parametrize("within", [False, True])
+    def test_a_transaction_that_is_broken_can_go_on_outside(self, within: bool):
+        with transaction.atomic() if within else nullcontext():
+            with Rehearsal(Tag), suppress(RuntimeError), transaction.atomic(savepoint=False):
+                Tag.objects.create(name="a")
+                raise RuntimeError
+            Author.objects.create(name="after")
+        assert Author.objects.count() == 1
+
+    def test_a_project_that_manages_its_transactions_itself_goes_on(self):
+        transaction.set_autocommit(False)
+        try:
+            Author.objects.create(name="before")
+            with Rehearsal(Tag):
+                Tag.objects.create(name="a")
+            assert Author.objects.count() == 1
+            transaction.rollback()
+        finally:
+            transaction.set_autocommit(True)
+
+    def test_savepoints_by_hand_are_rolled_back_too(self):
+        with Rehearsal(Tag):
+            kept, undone = Tag(name="kept"), Tag(name="undone")
+            outer = connection.savepoint()
+            kept.save()
+            inner = connection.savepoint()
+            undone.save()
+            transaction.savepoint_rollback(inner)
+            transaction.savepoint_commit(outer)
+            assert list(Tag.objects.all()) == [kept]
+
+    def test_a_durable_block_is_refused_as_in_the_write(self):
+        with pytest.raises(RuntimeError), Rehearsal(Tag), transaction.atomic(durable=True):
+            Tag.objects.create(name="a")
+
+    def test_sql_below_djangos_cursor_is_rolled_back(self):
+        with Rehearsal(Tag), connection.cursor() as cursor:
+            cursor.cursor.execute("INSERT INTO testapp_tag (name) VALUES ('a')")
+            assert Tag.objects.count() == 1
