@@ -292,7 +292,7 @@ class Footprint:
         Links are read of all fields that a form can have, through tables with columns of their own only if the values
         name the field or the form is the project's. Inlines are read unless they are left out, with the links of their
         rows, and with all that goes with an inline row that is to be deleted. For a new row, all that is found once
-        :meth:`created` tells which one it is.
+        :meth:`created` tells which one it is. Raises ``TooManyRows`` if too many rows go with inline rows.
         """
         obj = page.obj
         model = page.exposure.model

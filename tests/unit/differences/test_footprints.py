@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.db import connection, models, transaction
+from django.db import connection, connections, models, transaction
 
 from mcp_django.differences.cascades import TooManyRows
 from mcp_django.differences.footprints import Footprint, StoredDifference
@@ -23,10 +23,12 @@ from tests.unit.differences.forest import (
     forest,  # noqa: F401
     grow,
     plant,
+    registry,
     tables,
 )
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+MODELS: Any = registry.all_models["testapp"]
 APPS = tables_of("testapp", "fieldapp", "inlineapp")
 FOREST = pytest.mark.usefixtures("first")
 
@@ -245,6 +247,20 @@ def test_a_deletion_with_everything_that_hangs_on_a_row() -> None:
     check(lambda footprint: footprint.add_deletion([oak]), lambda: oak.delete() and None, tables())
 
 
+@pytest.mark.skipif("well" not in MODELS, reason="Django 6.1 lets the database delete rows")
+def test_what_the_database_itself_deletes_and_changes() -> None:
+    well, bucket, drop, rope = (MODELS[name] for name in ("well", "bucket", "drop", "rope"))
+    well.objects.create(pk=1, name="shallow")
+    deep = well.objects.create(pk=2, name="deep")
+    for hidden in (False, True):
+        drop.objects.create(bucket_id=bucket.objects.create(well=deep, hidden=hidden).pk)
+    for model in [rope, *([MODELS["pump"]] if "pump" in MODELS else [])]:
+        model.objects.create(well=deep)
+    difference = check(lambda footprint: footprint.add_deletion([deep]), lambda: deep.delete() and None, tables())
+    assert difference.counts()[bucket]["deleted"] == difference.counts()[drop]["deleted"] == 2
+    assert difference.counts()[rope]["changed"] == 1
+
+
 @FOREST
 def test_what_is_left_to_the_project_is_named() -> None:
     tree = plant(1)
@@ -310,6 +326,20 @@ def test_rows_are_locked_by_the_query_that_reads_them(django_assert_num_queries:
     with django_assert_num_queries(1) as made:
         footprint.before()
     assert "FOR UPDATE" in made.captured_queries[0]["sql"]
+
+
+@pytest.mark.skipif("connection.vendor != 'mysql'", reason="reads what was committed")
+@pytest.mark.parametrize(("level", "locks"), [("read committed", False), ("repeatable read", True)])
+def test_rows_are_read_again_as_they_were_locked(
+    level: str, locks: bool, monkeypatch: Any, django_assert_num_queries: Any
+) -> None:
+    monkeypatch.setattr(connections["default"], "isolation_level", level)
+    footprint = Footprint("default")
+    footprint.add_row(make_book())
+    footprint.before()
+    with django_assert_num_queries(1) as made:
+        footprint.after()
+    assert ("FOR UPDATE" in made.captured_queries[0]["sql"]) is locks
 
 
 # Cost
