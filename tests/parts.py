@@ -40,7 +40,7 @@ EXAMPLE_FILES = [
 ]
 EXAMPLE = "--ds=example_project.settings " + " ".join(EXAMPLE_FILES)
 # The admin's verdicts and the endpoint's are compared there too, and on small admins beside it, in so many cases.
-PARITY = servers.PARITY
+PARITY = "--ds=tests.parity.settings --nomigrations tests/behaviour/test_parity.py"
 # Of all cases those with which each kind is there, as tests/cases.py chooses them.
 SOME = {"SOME_CASES": "1"}
 # And of the data side each on one of the databases.
@@ -140,8 +140,6 @@ def parts(
             command = [python, "-m", "tests.servers", "mysql"]
             yield Part(f"MariaDB, data, {django}", [*command, "data"], cases, data)
             yield Part(f"MariaDB, example, {django}", [*command, "example"], cases, 0.3)
-            if everything:
-                yield Part(f"MariaDB, parity, {django}", [*command, "parity"], {**cases, "PARITY_CASES": "100"}, 1.6)
     for django, python in pythons.items():
         drawn = {} if everything else {"PARITY_CASES": PARITY_CASES[python]}
         yield pytest(f"Parity, {django}", python, PARITY, 1.5 if everything else 0.4, {**cases, **drawn})

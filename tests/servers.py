@@ -25,7 +25,6 @@ PACKAGES = (
     "--ds=tests.packages_project.settings --nomigrations "
     "tests/behaviour/test_packages.py tests/behaviour/test_packages_databases.py"
 )
-PARITY = "--ds=tests.parity.settings --nomigrations tests/behaviour/test_parity.py"
 DATABASES = (
     "--ds=tests.databases_project.settings --nomigrations "
     "tests/behaviour/test_many_databases.py tests/behaviour/test_replicas.py"
@@ -44,8 +43,6 @@ PARTS = {
     "data": FILES,
     "packages": PACKAGES.split(),
     "databases": DATABASES.split(),
-    # What the admin and the endpoint do, compared.
-    "parity": PARITY.split(),
     # The questions that a shop is asked, on the example project.
     "example": "--ds=example_project.settings tests/project/test_example_evals.py".split(),
 }
