@@ -22,6 +22,7 @@ from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial, wraps
+from types import FunctionType
 from typing import Any, ClassVar, Final
 
 from django.core.files.base import ContentFile
@@ -139,12 +140,12 @@ def _send_messages(caught: Caught, original: Any, backend: Any, email_messages: 
     return caught.mail(email_messages or ())
 
 
-def _save(caught: Caught, original: Any, storage: Any, name: str, content: Any) -> str:
+def _save(caught: Caught, original: Any, storage: Any, name: str, content: Any, *args: Any, **kwargs: Any) -> str:
     caught.file(storage, name, b"".join(map(_as_bytes, content.chunks())))
     return name
 
 
-def _delete(caught: Caught, original: Any, storage: Any, name: str) -> None:
+def _delete(caught: Caught, original: Any, storage: Any, name: str, *args: Any, **kwargs: Any) -> None:
     caught.file(storage, name, None)
 
 
@@ -263,7 +264,8 @@ def _follow(base: Any, seams: dict[str, Instead]) -> None:
 def _wrap(kind: Any, name: str, instead: Instead) -> None:
     """Wrap a method where a class defines it itself; a class that inherits it has the wrapper of its base."""
     original = vars(kind).get(name)
-    if not callable(original) or original in _wrapped:
+    # What else a class may have there, such as a static method, does not get the instance.
+    if not isinstance(original, FunctionType) or original in _wrapped:
         return
 
     @wraps(original)

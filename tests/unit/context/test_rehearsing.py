@@ -199,6 +199,18 @@ def test_a_storage_that_is_made_later_is_caught_below_its_own_save(tmp_path):
     assert caught.files == ["flat-a.txt"]
 
 
+def test_a_storage_with_a_static_method_works_as_before():
+    with catching(elsewhere):
+
+        class Fixed(InMemoryStorage):
+            @staticmethod
+            def exists(name):
+                return name == "a.txt"
+
+        assert Fixed().exists("a.txt")
+    assert (Fixed().exists("a.txt"), Fixed().exists("b.txt")) == (True, False)
+
+
 def test_a_block_within_another_catches_for_itself():
     with catching(elsewhere) as outer:
         message("one").send()
