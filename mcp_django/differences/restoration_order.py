@@ -6,7 +6,7 @@ value.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from secrets import randbelow, token_hex
@@ -14,7 +14,16 @@ from typing import Any, Literal
 from uuid import uuid4
 
 from django.db import connections
-from django.db.models import CharField, Deferrable, IntegerField, Model, TextField, UUIDField
+from django.db.models import (
+    DO_NOTHING,
+    CharField,
+    Deferrable,
+    GeneratedField,
+    IntegerField,
+    Model,
+    TextField,
+    UUIDField,
+)
 
 from ..context.stored_columns import Cell
 from .stored_rows import Key, Row, StoredTable, differing, stored_table
@@ -26,23 +35,31 @@ Kind = Literal["insert", "update", "delete"]
 
 @dataclass(frozen=True)
 class ForeignKeyColumn:
-    """A column that points to a row of another table, or of its own."""
+    """A column that points to a row of another table, or of its own.
+
+    ``must_exist`` says whether there always is such a row: the database or Django sees to that. A column with
+    ``DO_NOTHING`` may be one of a view, or is without a constraint on purpose.
+    """
 
     model: type[Model]
     name: str
     target: type[Model]
     target_name: str
+    must_exist: bool
 
 
 @lru_cache(maxsize=1024)
 def foreign_keys(model: type[Model]) -> tuple[ForeignKeyColumn, ...]:
     """Return the foreign keys among the columns of a model's own table."""
     found = []
-    for one in model._meta.local_concrete_fields:
-        if not one.is_relation or not (one.many_to_one or one.one_to_one):
+    columns: Iterable[Any] = model._meta.local_concrete_fields
+    for one in columns:
+        if not one.is_relation or isinstance(one.target_field, GeneratedField):
             continue
-        pointed: Any = one.target_field  # type: ignore[attr-defined]
-        found.append(ForeignKeyColumn(model, one.attname, pointed.model._meta.concrete_model, pointed.attname))
+        has_constraint = one.db_constraint and model._meta.managed
+        must_exist = has_constraint or one.remote_field.on_delete is not DO_NOTHING
+        target = one.target_field.model._meta.concrete_model
+        found.append(ForeignKeyColumn(model, one.attname, target, one.target_field.attname, must_exist))
     return tuple(found)
 
 
@@ -50,11 +67,11 @@ def foreign_keys(model: type[Model]) -> tuple[ForeignKeyColumn, ...]:
 def unique_columns(model: type[Model]) -> tuple[tuple[str, ...], ...]:
     """Return the sets of columns, other than the key, of which no two rows of a table can have the same values.
 
-    A constraint with a condition or an expression is not among them, nor one that is checked at the end of the
-    transaction: the database has the last word on these.
+    A constraint with a condition, an expression or a generated column is not among them, nor one that is checked at the
+    end of the transaction: the database has the last word on these.
     """
     meta: Any = model._meta
-    own = {one.attname: one for one in meta.local_concrete_fields}
+    own = {one.attname: one for one in meta.local_concrete_fields if not isinstance(one, GeneratedField)}
     groups = [(one.name,) for one in own.values() if one.unique]
     groups += meta.unique_together
     groups += [one.fields for one in meta.total_unique_constraints if one.deferrable != Deferrable.DEFERRED]

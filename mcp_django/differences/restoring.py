@@ -114,6 +114,7 @@ class Restoration:
         self.current = CurrentRows(self.using, self.changes)
         # The rows as they are and as they would be.
         self.planned: dict[type[Model], dict[Key, Change]] = {}
+        self._batches: list[list[Step]] = []
 
     def conflicts(self) -> list[Conflict]:
         """Return what stands in the way, or would be left behind. Nothing is written.
@@ -158,7 +159,7 @@ class Restoration:
         self._want_values()
         self.current.read()
         found += [*self._taken_values(), *self._missing_targets(), *self._pointing_rows(), *self._related_rows()]
-        if not found or not any(conflict.stops for conflict in found):
+        if not any(conflict.stops for conflict in found):
             try:
                 self._batches = RestorationOrder(self.using, self.planned).batches()
             except SwappedValues as swapped:
@@ -184,7 +185,7 @@ class Restoration:
                         self.current.want(pointer.model, (pointer.name,), (table.cell_of(after, pointer.target_name),))
 
     def _want_target(self, pointer: ForeignKeyColumn, cell: Cell) -> None:
-        if self._is_here(pointer.target):
+        if pointer.must_exist and self._is_here(pointer.target):
             self.current.want(pointer.target, (pointer.target_name,), (cell,))
 
     def _want_values(self) -> None:
@@ -201,9 +202,8 @@ class Restoration:
         for relation in relations:
             owner: Any = relation.field.model._meta.concrete_model
             if self._is_here(owner):
-                found += [
-                    one for one in foreign_keys(owner) if one.name == relation.field.attname and one.target is model
-                ]
+                found += [one for one in foreign_keys(owner) if one.target is model and one.must_exist]
+        # Several relations of one table lead to it several times.
         return list(dict.fromkeys(found))
 
     def _is_here(self, model: type[Model]) -> bool:
@@ -254,7 +254,8 @@ class Restoration:
     def _taken_values(self) -> Iterator[Conflict]:
         for model, rows in self.planned.items():
             table = stored_table(model, self.using)
-            for names in unique_columns(model):
+            # The database may take two keys for the same one that are written in different ways.
+            for names in (table.key_names, *unique_columns(model)):
                 holders: dict[Any, list[Key]] = defaultdict(list)
                 for key, row in self._rows_after(model).items():
                     holders[combination(table, row, names)].append(key)
@@ -270,7 +271,7 @@ class Restoration:
         for model, rows in self.planned.items():
             table = stored_table(model, self.using)
             for pointer in foreign_keys(model):
-                if not self._is_here(pointer.target):
+                if not pointer.must_exist or not self._is_here(pointer.target):
                     continue
                 there = self._values_after(pointer.target, pointer.target_name)
                 for key, (now, then) in rows.items():

@@ -16,7 +16,7 @@ from mcp_django.differences.stored_rows import Row, stored_table
 from tests.factories import make_author, make_book, make_user
 from tests.fieldapp.models import Club, Guest, Membership, Night, Passport, Place, Remark, Restaurant, Seat
 from tests.inlineapp.models import Line, Order, Product
-from tests.oddapp.models import Bid, Currency
+from tests.oddapp.models import Bid, Currency, Kind, Task
 from tests.testapp.models import AudioBook, Author, Book, Loan, Note, Placement, Profile, Section, Shelf, Tag
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
@@ -423,3 +423,17 @@ def test_links_between_rows_of_one_model_go_back() -> None:
     one, two = Guest.objects.create(name="a"), Guest.objects.create(name="b")
     one.friends.add(two)
     check_undo_and_redo(one.delete)
+
+
+def test_a_pointer_that_nobody_keeps_whole_stops_nothing() -> None:
+    """A column with ``DO_NOTHING`` and without a constraint may point to nothing."""
+    kind = Kind.objects.create(name="a")
+    Task.objects.create(name="x", parent=kind)
+    difference = difference_of(Task.objects.all().delete)
+    kind.delete()
+    assert conflicts(difference) == []
+    undo(difference)
+    assert Task.objects.get().parent_id
+    difference = difference_of(lambda: Kind.objects.create(name="b"))
+    Task.objects.update(parent=Kind.objects.get().pk)
+    assert conflicts(difference) == []

@@ -188,6 +188,9 @@ def test_unique_values_of_every_kind() -> None:
         rank = models.IntegerField(unique=True, null=True)
         code = models.CharField(max_length=20, db_column="odd code")
         active = models.BooleanField(default=True)
+        doubled = models.GeneratedField(
+            expression=models.F("rank") * 2, output_field=models.IntegerField(null=True), db_persist=True, unique=True
+        )
 
         class Meta:
             app_label = "testapp"
@@ -310,6 +313,9 @@ def test_a_key_in_other_letters_is_the_same_where_the_database_says_so() -> None
         Word.objects.create(text="going", root_id="GO" if connection.vendor == "mysql" else "Go")
         before = everything(Word)
         difference = StoredDifference.between(USING, before, {Word: {}})
+        Word.objects.all().delete()
+        Word.objects.create(text="GO" if connection.vendor == "mysql" else "Go")
+        assert [one.what for one in conflicts(difference)] == ["taken"]
         Word.objects.all().delete()
         assert conflicts(difference) == []
         done = undo(difference)
