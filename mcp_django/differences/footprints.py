@@ -518,9 +518,8 @@ def _posted_inlines(page: RowPage, values: Mapping[str, Any]) -> list[Any]:
     if exposure.serializer_class is not None:
         return []
     obj = page.obj
-    fields = (*exposure.opts.concrete_fields, *exposure.opts.many_to_many)
-    names_only_fields = values.keys() <= {name for field in fields for name in (field.name, field.attname)}
-    if obj is not None and names_only_fields and can_all_stay(page.model, obj):
+    others = _names_of_others(page, values)
+    if obj is not None and not others and can_all_stay(page.model, obj):
         return []
     admin = exposure.model_admin
     if is_djangos(type(admin).get_formsets_with_inlines):
@@ -529,17 +528,24 @@ def _posted_inlines(page: RowPage, values: Mapping[str, Any]) -> list[Any]:
         arguments = () if obj is None else (obj,)
         inlines = [inline for _, inline in admin.get_formsets_with_inlines(page.request, *arguments)]
     named: set[type[Any]] = set()
-    if not names_only_fields:
-        named = {type(inline.admin) for inline in page.inlines.all if inline.name in values}
+    if others:
+        named = {type(inline.admin) for inline in page.inlines.all if inline.name in others}
     return [inline for inline in inlines if type(inline) in named or not can_stay(exposure, type(inline))]
 
 
 def _with_deletions(page: RowPage, values: Mapping[str, Any]) -> list[Inline]:
     """Return the inlines of which these values may delete rows."""
-    lists = [name for name, value in values.items() if isinstance(value, (list, str))]
-    if not lists or page.exposure.serializer_class is not None:
+    others = _names_of_others(page, values)
+    if not others or page.exposure.serializer_class is not None:
         return []
-    return [inline for inline in page.inlines.all if inline.name in lists]
+    return [inline for inline in page.inlines.all if inline.name in others]
+
+
+def _names_of_others(page: RowPage, values: Mapping[str, Any]) -> set[str]:
+    """Return the names of values that are no fields of the model, such as those of inlines."""
+    opts = page.exposure.opts
+    fields = (*opts.concrete_fields, *opts.many_to_many)
+    return values.keys() - {name for field in fields for name in (field.name, field.attname)}
 
 
 def _link_to_parent(page: RowPage, admin: Any) -> Link | None:

@@ -7,11 +7,12 @@ import pytest
 from django.contrib import admin
 from django.contrib.auth.models import User
 from django.contrib.contenttypes.admin import GenericTabularInline
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import F
 from rest_framework import serializers
 
 from mcp_django import MCPSite, ModelExposure
+from mcp_django import site as default_site
 from mcp_django.differences.footprints import Footprint, StoredDifference
 from mcp_django.differences.restoring import Restoration
 from mcp_django.emulation.saving import RowPage
@@ -26,6 +27,7 @@ from tests.inlineapp.factories import make_order, shop_request
 from tests.inlineapp.models import Claim, Invoice, Label, Line, Note, Order, Product, Remark, Shipment
 from tests.oddapp.admin import odd
 from tests.oddapp.models import Task
+from tests.project.test_work import calls_of
 from tests.testapp.models import AudioBook, Author, Book, Tag
 from tests.tool_calls import request_of
 from tests.unit.differences.all_rows import changes_of, changing, dump, tables_of
@@ -391,3 +393,21 @@ def test_rows_that_one_statement_makes_are_new(monkeypatch: Any) -> None:
     monkeypatch.setattr(OrderAdmin, "save_related", save_related)
     difference, _ = save(shop_request(make_superuser()), Order, order, {"customer": "Bob"})
     assert difference.counts()[Line]["added"] == 3
+
+
+# Cost
+
+
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="other drivers are more functions")
+def test_a_form_and_both_reads_of_its_row_are_few_calls_of_functions() -> None:
+    root = request_of(make_superuser())
+    page = RowPage(access_of(root)[default_site.exposures[Author]], make_author())
+
+    def act() -> None:
+        footprint = Footprint("default")
+        footprint.add_form(page, {"name": "New"})
+        footprint.before()
+        footprint.after()
+
+    made = calls_of(act)
+    assert made <= 250, made
