@@ -139,7 +139,8 @@ class Access:
         """
         exposure = None
         if isinstance(label, str) and len(label) <= MAX_NAME:
-            exposure = self.request.mcp.site.find_exposure(label.lower())
+            name = label.lower()
+            exposure = self._exposed.get(name) or self.request.mcp.site.find_exposure(name)
         model = self[exposure] if exposure is not None else None
         if model is None or not model.may("view"):
             raise NotFound
