@@ -225,13 +225,13 @@ _SEAMS: Final[dict[type, dict[str, Instead]]] = {
     Storage: {"_save": _save, "_open": _open, "delete": _delete, "exists": _exists, "size": _size},
 }
 _installing: Final = threading.Lock()
-_wrapped: Final[set[Any]] = set()
+_installed: Final[set[type]] = set()
 
 
 def _install() -> None:
     """Install the seams, unless they are there."""
     with _installing:
-        if _wrapped:
+        if _installed:
             return
         _wrap(EmailMessage, "send", _send)
         _wrap(BaseDatabaseWrapper, "on_commit", _on_commit)
@@ -242,6 +242,7 @@ def _install() -> None:
                 for name, instead in seams.items():
                     _wrap(kind, name, instead)
             _follow(base, seams)
+            _installed.add(base)
 
 
 def _with_subclasses(kind: Any) -> Iterator[type]:
@@ -265,7 +266,7 @@ def _wrap(kind: Any, name: str, instead: Instead) -> None:
     """Wrap a method where a class defines it itself; a class that inherits it has the wrapper of its base."""
     original = vars(kind).get(name)
     # What else a class may have there, such as a static method, does not get the instance.
-    if not isinstance(original, FunctionType) or original in _wrapped:
+    if not isinstance(original, FunctionType):
         return
 
     @wraps(original)
@@ -275,5 +276,4 @@ def _wrap(kind: Any, name: str, instead: Instead) -> None:
             return original(self, *args, **kwargs)
         return instead(caught, original, self, *args, **kwargs)
 
-    _wrapped.add(seam)
     setattr(kind, name, seam)
