@@ -188,5 +188,5 @@ def test_a_change_is_a_resource_that_can_be_watched(root: MCPRequest) -> None:
     other = caller(User.objects.create_superuser("other"))
     assert [watch.uri for watch in find_watches(root, [uri])] == [uri]
     assert find_watches(other, [uri]) == []
-    page = "django://mcp.change?limit=5"
-    assert all(needs_digest(root, watch) for watch in find_watches(root, [page]))
+    (page,) = find_watches(root, ["django://mcp/change"])
+    assert needs_digest(root, page)

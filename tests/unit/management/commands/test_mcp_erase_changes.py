@@ -154,7 +154,7 @@ def test_what_waits_without_a_footprint_is_erased_and_withdrawn(root: MCPRequest
     given = {"state": Change.State.WAITING, "shown": {"rows": [{"pk": ada.pk, "name": "Ada"}]}}
     waiting = keep(root, "testapp.author", **given, kept={"arguments": {"pk": str(ada.pk)}})
     of_tag = keep(root, "testapp.tag", **given)
-    by_uri = keep(root, "testapp.author", result={"uri": f"django://testapp.author/{ada.pk}"})
+    by_uri = keep(root, "testapp.author", result={"uri": f"django://testapp/author/{ada.pk}"})
     other = keep(root, "testapp.author", shown={"rows": [{"pk": ada.pk + 1}]})
     erase("testapp.author", ada.pk)
     assert [is_erased(kept) for kept in (waiting, of_tag, by_uri, other)] == [True, False, True, False]
