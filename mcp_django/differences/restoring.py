@@ -341,7 +341,9 @@ class Restoration:
         for key in keys:
             with suppress(ToolError, ValidationError):
                 value = prepare(column, key_field.to_python(key[0]), self.using)
-                found.append((value, key))
+                # A UUID is a number too, of more bits than a column has.
+                if not isinstance(value, int) or value.bit_length() < 64:
+                    found.append((value, key))
         return found
 
 

@@ -8,6 +8,7 @@ import pytest
 from django.apps import apps
 from django.contrib.contenttypes.models import ContentType
 from django.db import connection, transaction
+from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
 from mcp_django.differences.footprints import StoredDifference
@@ -437,3 +438,19 @@ def test_a_pointer_that_nobody_keeps_whole_stops_nothing() -> None:
     difference = difference_of(lambda: Kind.objects.create(name="b"))
     Task.objects.update(parent=Kind.objects.get().pk)
     assert conflicts(difference) == []
+
+
+class Elsewhere:
+    """Loans are in another database."""
+
+    def db_for_write(self, model: Any, **hints: Any) -> str | None:
+        return "elsewhere" if model is Loan else None
+
+
+def test_tables_of_other_databases_are_not_asked(library: Book) -> None:
+    difference = difference_of(lambda: make_book("New", author=library.author))
+    Loan.all_objects.create(book=Book.objects.get(title="New"), borrower="x", due=datetime(2026, 1, 1, tzinfo=UTC))
+    assert shapes(conflicts(difference)) == [("pointed", "book", ("book_id",), "loan")]
+    with override_settings(DATABASE_ROUTERS=[Elsewhere()]), CaptureQueriesContext(connection) as queries:
+        assert Restoration(difference).conflicts() == []
+    assert not any("testapp_loan" in query["sql"] for query in queries)
