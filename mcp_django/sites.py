@@ -51,6 +51,7 @@ OWN_NAMES = (
     "create_record",
     "update_record",
     "delete_record",
+    "write_records",
     "run_action",
     "create_upload",
 )

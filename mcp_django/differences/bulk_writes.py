@@ -23,7 +23,7 @@ from ..orm.tool_arguments import Arguments
 from .differing_rows import Target
 from .footprints import Footprint
 from .row_expressions import RowExpressions
-from .writes import RefusedRows, Write, assigned, in_words
+from .writes import RefusedRows, Write, assigned, identified, in_words
 
 
 class BulkWrite(Write):
@@ -141,7 +141,7 @@ class BulkDeletion(BulkWrite):
         super().prepare()
         label = self.exposure.label
         self.deleting = deleting = Deleting(self.model, self.rows, self.tool)
-        self.affected = deleting.affected
+        self.affected = identified(deleting.affected)
         self.shown = {
             "model": label,
             "rows": len(self.rows),

@@ -6,8 +6,8 @@ does not see are not.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -195,6 +195,24 @@ class DifferingRows:
         counts = {model: Counter(kinds.values()) for model, kinds in self.kinds.items() if kinds}
         return Difference(rows, counts, self.others)
 
+    def planned(self, side: ShownSide, permission: str, targets: Sequence[Target]) -> "Difference":
+        """Return the difference that a write is meant to make, which has not run: of changed rows the values that the
+        caller gave, as they were written."""
+        named = {(target.model, pk_text(target.key)): target.named for target in targets}
+        rows = []
+        for (model, text), before in side.rows.items():
+            after = None
+            if permission != "delete":
+                given = named.get((model, text), ())
+                values = dict(given) if isinstance(given, Mapping) else {}
+                after = replace(before, columns={**before.columns, **values}, inlines={})
+                before.inlines = {}
+            row = RowDifference(model, before, after, named.get((model, text), ()))
+            rows.append(row)
+            self.kinds.setdefault(model, {})[text] = row.kind
+        counts = {model: Counter(kinds.values()) for model, kinds in self.kinds.items() if kinds}
+        return Difference(rows, counts, self.others)
+
 
 def _children(model: type[Model]) -> set[type[Model]]:
     """Return the child models of a table, at every level."""
@@ -230,5 +248,16 @@ def _hide_new_keys(rows: Sequence[RowDifference]) -> None:
         for name, value in row.after.columns.items():
             field = row.model.exposure.options.model_fields.get(name)
             related = getattr(field, "related_model", None)
-            if isinstance(value, list) and len(value) == 2 and (related, value[0]) in new:
-                row.after.columns[name] = [SET_WHEN_WRITTEN, value[1]]
+            if related is None or not isinstance(value, list):
+                continue
+            if field.many_to_many:
+                row.after.columns[name] = [_without_new_key(related, pair, new) for pair in value]
+            else:
+                row.after.columns[name] = _without_new_key(related, value, new)
+
+
+def _without_new_key(related: type[Model], pair: Any, new: Collection[Any]) -> Any:
+    """Return a related row, ``[key, label]``, without the key of a new one."""
+    if isinstance(pair, list) and len(pair) == 2 and (related, pair[0]) in new:
+        return [SET_WHEN_WRITTEN, pair[1]]
+    return pair

@@ -17,6 +17,8 @@ from .writes import Write
 
 # Why a change of a model cannot be taken back whose exposure says so.
 UNDO_OFF: Final = "The project keeps nothing to take changes of this model back."
+# Why a change cannot be taken back of which some new rows may be old ones, which a hook has moved.
+UNSURE: Final = "A hook of the project may have moved rows that were there before."
 HOOKS_UNTRIED: Final = "hooks of the project"
 FILE_UNTRIED: Final = "file {}"
 UNTRIABLE: Final = "What this changes is too much to show row by row. Nothing was changed. Narrow it down."
@@ -25,9 +27,9 @@ UNTRIABLE: Final = "What this changes is too much to show row by row. Nothing wa
 class Trial:
     """One write that was tried.
 
-    ``difference`` is what the caller sees of it, ``stored`` what it does in all, ``pin`` holds the call to the rows as
-    they were before it, ``result`` is what the call would return, and ``cannot_undo`` why it could not be taken back,
-    "" if it could.
+    ``difference`` is what the caller sees of it, and ``stored`` what it does in all. ``pin`` holds the call to the rows
+    as they were before it, and ``digest`` is that of these rows. ``result`` is what the call would return, and
+    ``cannot_undo`` why it could not be taken back, "" if it could.
     """
 
     difference: Difference
@@ -36,6 +38,7 @@ class Trial:
     def __init__(self, make: Callable[[], Write]) -> None:
         self.make = make
         self.write = make()
+        self.write.tries = True
         self.request = self.write.request
         self.result: dict[str, Any] = {}
         self.untried: list[str] = []
@@ -47,7 +50,10 @@ class Trial:
         mcp.notify = None
         try:
             with self.write.refusals():
-                self._run()
+                if self.write.can_be_tried:
+                    self._run()
+                else:
+                    self._plan()
         finally:
             mcp.notify = notify
 
@@ -66,9 +72,10 @@ class Trial:
                 write.track(footprint)
             except TooManyRows:
                 raise ToolError(UNTRIABLE) from None
-            self.pin = write.confirmation(footprint).pin()
             with footprint.watching():
                 self.result = write.perform(footprint)
+            self.digest = footprint.digest()
+            self.pin = write.confirmation(footprint).pin()
             self.stored = footprint.after()
             rows = DifferingRows(self.request, self.stored, write.targets)
             rows.read(after)
@@ -76,8 +83,33 @@ class Trial:
         rows.read(before)
         self.difference = rows.difference(before, after, write.targets)
         self.untried += [FILE_UNTRIED.format(name) for name in rehearsal.files_untried]
-        reason = "" if write.exposure.undo else UNDO_OFF
+        reason = "" if write.keeps_undo else UNDO_OFF
+        if footprint.unsure:
+            reason = reason or UNSURE
         self.cannot_undo = reason or why_not_kept(using, len(self.stored.to_json()))
+
+    def _plan(self) -> None:
+        """Check the write by its forms, and plan its deletions, without running it."""
+        write = self.write
+        began = timezone.now()
+        side = ShownSide(self.request, began)
+        using = router.db_for_write(write.exposure.model)
+        footprint = Footprint(using)
+        with Rehearsal(write.exposure.model, request=self.request):
+            write.prepare()
+            write.check()
+            try:
+                write.track(footprint)
+            except TooManyRows:
+                raise ToolError(UNTRIABLE) from None
+            self.digest = footprint.digest()
+            self.pin = write.confirmation(footprint).pin()
+            rows = DifferingRows(self.request, StoredDifference(using, {}), write.targets)
+            rows.read(side)
+        self.stored = StoredDifference(using, {})
+        self.difference = rows.planned(side, write.permission, write.targets)
+        self.untried.append(HOOKS_UNTRIED)
+        self.cannot_undo = why_not_kept(using)
 
     def to_wire(self) -> dict[str, Any]:
         """Return what the write would do as JSON."""

@@ -18,7 +18,7 @@ from ..orm.tool_arguments import Arguments
 from .cascades import TooManyRows
 from .footprints import Footprint, StoredDifference
 from .kept_changes import TOO_LARGE, Changes, why_not_kept
-from .trials import UNDO_OFF, Trial
+from .trials import UNDO_OFF, UNSURE, Trial
 from .writes import Write
 
 
@@ -32,7 +32,8 @@ class WritePreview(Preview):
     @cached_property
     def trial(self) -> Trial:
         """The write, tried."""
-        return Trial(self.make)
+        tried: Trial | None = getattr(self.write, "trial", None)
+        return tried or Trial(self.make)
 
     @property
     def message(self) -> str:
@@ -61,7 +62,7 @@ class WriteCall:
         self.write = make()
         self.request = self.write.request
         self.using = router.db_for_write(self.write.exposure.model)
-        self.cannot_undo = "" if self.write.exposure.undo else UNDO_OFF
+        self.cannot_undo = "" if self.write.keeps_undo else UNDO_OFF
         self.cannot_undo = self.cannot_undo or why_not_kept(self.using)
 
     def run(self) -> ToolResult:
@@ -121,6 +122,8 @@ class WriteCall:
         stored = footprint.after() if not self.cannot_undo else StoredDifference(self.using, {})
         if not stored and not self.cannot_undo:
             return {}
+        if footprint.unsure:
+            self.cannot_undo = self.cannot_undo or UNSURE
         kept = Changes(self.request).keep(
             using=self.using,
             tool=write.tool,

@@ -50,21 +50,27 @@ def assigned(values: Mapping[str, str], labels: Mapping[str, str] = NO_LABELS) -
     return ", ".join(f"{name} = {quoted(value)}{meant.get(name, '')}" for name, value in values.items())
 
 
+def identified(rows: Iterable[Model]) -> list[list[str]]:
+    """Return what identifies rows, for a confirmation: a deletion takes the keys from its instances."""
+    return [[row._meta.label, str(row.pk)] for row in rows]
+
+
 class Write:
     """One write of rows of a model for a tool.
 
     ``asks`` says that the write has to be confirmed. Once it is prepared, ``message`` is what is asked in one sentence,
-    ``listing`` names the rows that it is about, ``shown`` has members of its preview, and ``affected`` the
-    rows that are bound to the confirmation. With ``asks_again`` a wrong token gives a new preview, no error.
-    ``messages`` are those of the project's hooks. ``done`` names the member of a result that says that the write was
-    done. ``kept_rows`` are the rows of a performed write as the caller sees them, to be kept with it, and
-    ``summary`` is the same in one line.
+    ``listing`` names the rows that it is about, ``shown`` has members of its preview, and ``affected`` the rows that
+    are bound to the confirmation. With ``asks_again`` a wrong token gives a new preview, no error. ``tries`` says that
+    the write is only tried. ``messages`` are those of the project's hooks. ``done`` names the member of a result that
+    says that the write was done. ``kept_rows`` are the rows of a performed write as the caller sees them, to be kept
+    with it, and ``summary`` is the same in one line.
     """
 
     permission: ClassVar[Permission]
     done: ClassVar[str]
     asks = False
     asks_again = True
+    tries = False
     message = ""
     listing = ""
     shown: Mapping[str, Any] = {}
@@ -107,6 +113,16 @@ class Write:
     def targets(self) -> Sequence[Target]:
         """The rows that the write is about, once it is performed."""
         raise NotImplementedError
+
+    @property
+    def keeps_undo(self) -> bool:
+        """Whether what the write does may be kept to take it back."""
+        return self.exposure.undo
+
+    @property
+    def can_be_tried(self) -> bool:
+        """Whether the write may run to be tried, with the hooks of the project."""
+        return self.exposure.dry_run
 
     @property
     def labels(self) -> Sequence[str]:
@@ -373,13 +389,15 @@ class RowDeletion(OneRow):
 
     @property
     def bound(self) -> Mapping[str, Any]:
-        return {"model": self.exposure.label, "pk": pk_text(self.row.pk)}
+        return {"model": self.exposure.label, "pk": pk_text(self.key)}
 
     def prepare(self) -> None:
         super().prepare()
         exposure = self.exposure
+        # The deletion takes it from the row.
+        self.key = self.row.pk
         self.deleting = deleting = Deleting(self.model, [self.row], self.tool)
-        self.affected = deleting.affected
+        self.affected = identified(deleting.affected)
         label = label_of(exposure, self.row)
         total = len(deleting.affected)
         self.shown = {
@@ -393,7 +411,6 @@ class RowDeletion(OneRow):
         self.listing = f"With all that goes with it: {deleting.goes}.\n{named}"
 
     def track(self, footprint: Footprint) -> None:
-        self.key = self.row.pk
         footprint.add_deletion([self.row])
         footprint.before()
 

@@ -12,7 +12,7 @@ from .describe_model import DescribeModel
 from .get_record import GetRecord
 from .list_models import ListModels
 from .query_records import QueryRecords
-from .write_tools import CreateRecord, DeleteRecord, UpdateRecord
+from .write_tools import CreateRecord, DeleteRecord, UpdateRecord, WriteRecords
 
 
 class ToolSet(Enum):
@@ -28,6 +28,7 @@ class ToolSet(Enum):
         CreateRecord,
         UpdateRecord,
         DeleteRecord,
+        WriteRecords,
         RunAction,
     )
     # It is offered only with a storage for uploads.

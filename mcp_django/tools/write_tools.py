@@ -6,19 +6,22 @@ changed. The row to change or delete is locked first, if the database supports t
 """
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from django.db.models import Model
 
+from ..context.confirmation import Confirmation
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..differences.bulk_writes import BulkDeletion, BulkUpdate
 from ..differences.named_rows import NamedRows
+from ..differences.several_writes import SeveralWrites, Step
 from ..differences.write_calls import WriteCall
 from ..differences.writes import RowCreation, RowDeletion, RowUpdate, Write
 from ..emulation.picked_rows import Selection
 from ..exceptions import NotFound, ToolError
 from ..orm.access import ModelAccess, access_of
+from ..orm.alternative_spellings import json_or_text
 from ..orm.row_finder import RowFinder
 from ..orm.tool_arguments import Arguments
 from ..schema.value_types import FREE_OBJECT, KEY
@@ -84,26 +87,35 @@ class WriteTool(Tool):
         """Return whether the caller may use this tool (create, update or delete) on the model, or on this row."""
         return model.may_row(self.permission, *obj)
 
-    def write(self, model: ModelAccess, given: Arguments) -> Write:
+    def read(self, arguments: Mapping[str, Any]) -> Arguments:
+        """Return the arguments of a call; raise ``ToolError`` for unknown and missing ones."""
+        return Arguments.of_write(arguments, {**self.input_schema["properties"], **Selection.QUERY}, ["model"])
+
+    def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
+        given = self.read(arguments)
+        model = given.model(request)
+        return WriteCall(lambda: self.write(model, given, self.name), given).run()
+
+    def write(self, model: ModelAccess, given: Arguments, tool: str) -> Write:
         """Return the write that the arguments of ``update_record`` or ``delete_record`` ask for: of one row by ``pk``,
-        or of many."""
+        or of many. ``tool`` is the one that is called."""
         many = [name for name in ("rows", *Selection.QUERY) if name in given]
         if many and "pk" in given:
             raise ToolError(f"Give either pk or {', '.join(many)}, not both. Nothing was changed.")
         if not many and "pk" not in given:
             raise ToolError(f"Missing argument: pk for one row, {self.other_ways}.")
-        if many and "version" in given:
+        if many and "version" in given and not Confirmation.is_pin(given["version"]):
             raise ToolError("version is for one row: give it with pk. Nothing was changed.")
-        return self.bulk_write(model, given) if many else self.row_write(model, given)
+        return self.bulk_write(model, given, tool) if many else self.row_write(model, given, tool)
 
     # What an error says of arguments that pick many rows.
     other_ways: str = "or pks, or filters or search for all rows that match"
 
-    def row_write(self, model: ModelAccess, given: Arguments) -> Write:
+    def row_write(self, model: ModelAccess, given: Arguments, tool: str) -> Write:
         """Return the write of one row."""
         raise NotImplementedError
 
-    def bulk_write(self, model: ModelAccess, given: Arguments) -> Write:
+    def bulk_write(self, model: ModelAccess, given: Arguments, tool: str) -> Write:
         """Return the write of many rows."""
         raise NotImplementedError
 
@@ -122,11 +134,11 @@ class CreateRecord(WriteTool):
     permission = "add"
     destructive = False
 
-    def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
-        given = Arguments.of_write(arguments, self.input_schema["properties"], required=["model", "values"])
-        model = given.model(request)
-        values = given.object("values")
-        return WriteCall(lambda: RowCreation(model, self.name, values), given).run()
+    def read(self, arguments: Mapping[str, Any]) -> Arguments:
+        return Arguments.of_write(arguments, self.input_schema["properties"], required=["model", "values"])
+
+    def write(self, model: ModelAccess, given: Arguments, tool: str) -> Write:
+        return RowCreation(model, tool, given.object("values"))
 
 
 class UpdateRecord(WriteTool):
@@ -158,21 +170,19 @@ class UpdateRecord(WriteTool):
     permission = "change"
     other_ways = "rows with values of their own, or pks, filters or search for rows that get the same values"
 
-    def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
+    def read(self, arguments: Mapping[str, Any]) -> Arguments:
         known = {**self.input_schema["properties"], **Selection.QUERY}
-        given = Arguments.of_write(arguments, known, required=["model"], keeping=["values"])
-        model = given.model(request)
-        return WriteCall(lambda: self.write(model, given), given).run()
+        return Arguments.of_write(arguments, known, required=["model"], keeping=["values"])
 
-    def row_write(self, model: ModelAccess, given: Arguments) -> Write:
-        return RowUpdate(model, self.name, given["pk"], given.get("version"), self._values(given))
+    def row_write(self, model: ModelAccess, given: Arguments, tool: str) -> Write:
+        return RowUpdate(model, tool, given["pk"], given.get("version"), self._values(given))
 
-    def bulk_write(self, model: ModelAccess, given: Arguments) -> Write:
+    def bulk_write(self, model: ModelAccess, given: Arguments, tool: str) -> Write:
         if "rows" not in given:
-            return BulkUpdate(model, self.name, given, self._values(given))
+            return BulkUpdate(model, tool, given, self._values(given))
         if others := [name for name in ("values", *Selection.QUERY) if name in given]:
             raise ToolError(f"rows hold the keys and values: leave out {', '.join(others)}. Nothing was changed.")
-        return NamedRows(model, self.name, given)
+        return NamedRows(model, tool, given)
 
     def _values(self, given: Arguments) -> dict[str, Any]:
         if unfit := [name for name in ("by", "create_missing") if name in given]:
@@ -206,14 +216,95 @@ class DeleteRecord(WriteTool):
     }
     permission = "delete"
 
+    def row_write(self, model: ModelAccess, given: Arguments, tool: str) -> Write:
+        return RowDeletion(model, tool, given["pk"], given.get("version"))
+
+    def bulk_write(self, model: ModelAccess, given: Arguments, tool: str) -> Write:
+        return BulkDeletion(model, tool, given)
+
+
+class WriteRecords(WriteTool):
+    """``write_records``: several writes in one transaction, confirmed together."""
+
+    name = "write_records"
+    title = "Write records"
+    description = (
+        "Several writes in order, all or none. Each {op: create|update|delete, model, ...} takes what that tool takes; "
+        "a created row's ref stands for it in later relations: {customer: {ref: new}}."
+    )
+    input_schema: Mapping[str, Any] = {
+        "type": "object",
+        "properties": {
+            "writes": {"type": "array", "items": FREE_OBJECT},
+            "version": VERSION,
+            "dry_run": DRY_RUN,
+            "confirm_token": CONFIRM_TOKEN,
+            "idempotency_key": IDEMPOTENCY_KEY,
+        },
+        "required": ["writes"],
+    }
+    permission = "change"
+    # Arguments that only a call of its own takes.
+    OF_CALLS: ClassVar = ("dry_run", "confirm_token", "idempotency_key")
+
+    def has_permission(self, request: MCPRequest) -> bool:
+        """Return whether the caller may write in one way at least."""
+        return any(tool.has_permission(request) for tool in OPERATIONS.values())
+
+    def may_repeat(self, request: MCPRequest, arguments: Mapping[str, Any]) -> bool:
+        """Return whether the same writes may be made again: the caller may still make each of them."""
+        writes = arguments.get("writes")
+        if not isinstance(writes, list):
+            return True
+        steps = [step for step in writes if isinstance(step, Mapping) and step.get("op") in OPERATIONS]
+        return all(OPERATIONS[step["op"]].may_repeat(request, step) for step in steps)
+
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
-        known = {**self.input_schema["properties"], **Selection.QUERY}
-        given = Arguments.of_write(arguments, known, required=["model"])
-        model = given.model(request)
-        return WriteCall(lambda: self.write(model, given), given).run()
+        given = Arguments.of_write(arguments, self.input_schema["properties"], required=["writes"])
+        steps = self._steps(request, given)
+        return WriteCall(lambda: SeveralWrites(steps, self.name), given).run()
 
-    def row_write(self, model: ModelAccess, given: Arguments) -> Write:
-        return RowDeletion(model, self.name, given["pk"], given.get("version"))
+    def _steps(self, request: MCPRequest, given: Arguments) -> list[Step]:
+        """Return the writes to make; raise ``ToolError`` for what is none."""
+        writes = json_or_text(given.get("writes"))
+        most = SeveralWrites.MAX_STEPS
+        if not isinstance(writes, list) or not 1 <= len(writes) <= most:
+            raise ToolError(f"writes must be a list of 1 to {most} objects, such as {EXAMPLE}.")
+        steps = []
+        refs = set[str]()
+        for number, item in enumerate(writes, 1):
+            try:
+                step = self._step(request, json_or_text(item))
+            except ToolError as error:
+                error.message = f"Write {number} of {len(writes)}: {error.message}"
+                raise
+            if step.ref and step.ref in refs:
+                raise ToolError(f"Two writes have the ref {step.ref!r}. Nothing was changed.")
+            refs.add(step.ref)
+            steps.append(step)
+        return steps
 
-    def bulk_write(self, model: ModelAccess, given: Arguments) -> Write:
-        return BulkDeletion(model, self.name, given)
+    def _step(self, request: MCPRequest, given: Any) -> Step:
+        tool = OPERATIONS.get(str(given.get("op"))) if isinstance(given, Mapping) else None
+        if tool is None:
+            raise ToolError(f"op must be one of {', '.join(OPERATIONS)}: {EXAMPLE}. Nothing was changed.")
+        rest = {name: value for name, value in given.items() if name not in ("op", "ref")}
+        if wrong := [name for name in self.OF_CALLS if name in rest]:
+            raise ToolError(f"{', '.join(wrong)} is for the whole call, beside writes. Nothing was changed.")
+        arguments = tool.read(rest)
+        model = arguments.model(request)
+        if "values" in arguments:
+            arguments["values"] = arguments.object("values")
+        ref = given.get("ref", "")
+        if not isinstance(ref, str) or (ref and tool.permission != "add"):
+            raise ToolError("ref is a text that names the row of a create. Nothing was changed.")
+        return Step(model, arguments, lambda now: tool.write(model, Arguments(now), self.name), ref)
+
+
+# What a step of ``write_records`` does, by the tool that does it alone.
+OPERATIONS: Final[Mapping[str, WriteTool]] = {
+    "create": CreateRecord(),
+    "update": UpdateRecord(),
+    "delete": DeleteRecord(),
+}
+EXAMPLE: Final = '{"op": "update", "model": "shop.order", "pk": 1, "values": {...}}'

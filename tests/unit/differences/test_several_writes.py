@@ -1,0 +1,202 @@
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pytest
+from django.contrib.admin.models import LogEntry
+
+from mcp_django.models import Change
+from mcp_django.testing import MCPClient
+from mcp_django.tools.write_tools import WriteRecords
+from tests.factories import make_author, make_book, make_superuser, make_user
+from tests.testapp.models import Author, Book, Loan, Tag
+from tests.tool_calls import call, refusal, request_of
+
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+
+WRITE = WriteRecords()
+NEW = {"title": "New", "isbn": "9", "price": "1"}
+
+
+@pytest.fixture
+def root():
+    return request_of(make_superuser())
+
+
+def test_several_writes_are_made_in_order(root):
+    author, book = make_author("Ada"), make_book("Dune", price="5.00")
+    writes = [
+        {"op": "create", "model": "testapp.book", "values": {**NEW, "author": author.pk}},
+        {"op": "update", "model": "testapp.book", "pk": book.pk, "values": {"price": "6.00"}},
+        {"op": "update", "model": "testapp.book", "by": "isbn", "rows": [{"isbn": "9", "pages": 7}]},
+    ]
+    done = call(WRITE, root, writes=writes)
+    assert done["written"] == 3
+    assert Book.objects.get(isbn="9").pages == 7
+    book.refresh_from_db()
+    assert book.price == Decimal("6.00")
+    change = Change.objects.get()
+    assert (change.pk, change.rows, change.tool) == (done["change"], 3, "write_records")
+    assert LogEntry.objects.count() == 3
+
+
+def test_a_new_row_is_named_by_its_ref_in_relations(root):
+    tag = Tag.objects.create(name="old")
+    writes = [
+        {"op": "create", "model": "testapp.tag", "ref": "tag", "values": {"name": "fresh"}},
+        {"op": "create", "model": "testapp.author", "ref": "ada", "values": {"name": "Ada"}},
+        {
+            "op": "create",
+            "model": "testapp.book",
+            "values": {**NEW, "author": {"ref": "ada"}, "tags": [{"ref": "tag"}, tag.pk]},
+        },
+    ]
+    call(WRITE, root, writes=writes)
+    book = Book.objects.get()
+    assert book.author.name == "Ada"
+    assert {tag.name for tag in book.tags.all()} == {"old", "fresh"}
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ({"author": {"ref": "bob"}}, "no write before this one has the ref 'bob'. refs so far: tag."),
+        ({"author": {"ref": "tag"}}, "the row 'tag' is no testapp.author."),
+        ({"author": {"ref": ["tag"]}}, "no write before this one has the ref"),
+        ({"title": {"ref": "tag"}}, "title: Give one value, not a list or an object."),
+    ],
+)
+def test_a_ref_is_for_relations_to_its_row_alone(root, values, text):
+    writes = [
+        {"op": "create", "model": "testapp.tag", "ref": "tag", "values": {"name": "fresh"}},
+        {"op": "create", "model": "testapp.book", "values": {**NEW, "author": make_author().pk, **values}},
+    ]
+    answer = refusal(WRITE, root, writes=writes)
+    assert answer.startswith("Write 2 of 2: ")
+    assert text in answer
+    assert not Tag.objects.exists()
+    assert not Book.objects.exists()
+    assert not LogEntry.objects.exists()
+
+
+def test_an_object_in_a_json_field_stays_what_it_is(root):
+    values = {**NEW, "author": make_author().pk, "data": {"ref": "tag"}}
+    call(WRITE, root, writes=[{"op": "create", "model": "testapp.book", "values": values}])
+    assert Book.objects.get().data == {"ref": "tag"}
+
+
+def test_all_is_written_or_nothing(root):
+    book = make_book("Dune")
+    writes = [
+        {"op": "update", "model": "testapp.book", "pk": book.pk, "values": {"pages": 7}},
+        {"op": "create", "model": "testapp.tag", "values": {"name": ""}},
+    ]
+    assert refusal(WRITE, root, writes=writes) == ("Write 2 of 2: Nothing was saved:\nname: This field is required.")
+    book.refresh_from_db()
+    assert book.pages == 0
+    assert not Change.objects.exists()
+
+
+def test_the_merge_of_two_rows_is_one_call_with_one_confirmation():
+    good, bad = make_author("Ada Evans"), make_author("Ada Ibarra")
+    for number in range(5):
+        make_book(f"B{number}", author=bad)
+    client = MCPClient(make_superuser(), capabilities={})
+    writes = [
+        {"op": "update", "model": "testapp.book", "filters": {"author": bad.pk}, "values": {"author": good.pk}},
+        {"op": "delete", "model": "testapp.author", "pk": bad.pk},
+    ]
+    asked = client.call("write_records", writes=writes).structured
+    assert asked["confirmation_required"] is True
+    assert asked["difference"]["summary"] == "5 books: author Ada Ibarra -> Ada Evans; author Ada Ibarra deleted"
+    assert asked["difference"]["counts"] == {"testapp.book": {"changed": 5}, "testapp.author": {"deleted": 1}}
+    assert Author.objects.count() == 2
+    # A row that changes meanwhile is shown anew.
+    Book.objects.filter(title="B0").update(pages=3)
+    again = client.call("write_records", writes=writes, confirm_token=asked["confirm_token"]).structured
+    assert again["confirmation_required"] is True
+    done = client.call("write_records", writes=writes, confirm_token=again["confirm_token"]).structured
+    assert done["written"] == 2
+    assert Book.objects.filter(author=good).count() == 5
+    assert list(Author.objects.all()) == [good]
+
+
+def test_a_dry_run_shows_all_steps_together(root):
+    book = make_book("Dune")
+    writes = [
+        {"op": "create", "model": "testapp.author", "ref": "new", "values": {"name": "Ada"}},
+        {"op": "update", "model": "testapp.book", "pk": book.pk, "values": {"author": {"ref": "new"}}},
+    ]
+    shown = call(WRITE, root, writes=writes, dry_run=True)
+    [row] = shown["changed"]["testapp.book"]
+    assert row["columns"]["author"] == [[book.author_id, book.author.name], ["(set when written)", "Ada"]]
+    assert Author.objects.count() == 1
+    assert call(WRITE, root, writes=writes, version=shown["version"])["written"] == 2
+
+
+def test_rights_are_checked_at_each_step():
+    book = make_book("Dune")
+    user = make_user("clerk", "testapp.view_book", "testapp.change_book", "testapp.view_tag")
+    writes = [
+        {"op": "update", "model": "testapp.book", "pk": book.pk, "values": {"pages": 7}},
+        {"op": "create", "model": "testapp.tag", "values": {"name": "x"}},
+    ]
+    text = refusal(WRITE, request_of(user), writes=writes)
+    assert text == "Write 2 of 2: You may view but not add rows of testapp.tag. Nothing was changed."
+    assert not Tag.objects.exists()
+    book.refresh_from_db()
+    assert book.pages == 0
+
+
+@pytest.mark.parametrize(
+    ("writes", "text"),
+    [
+        ([], "Missing argument: writes"),
+        ({"op": "create"}, "writes must be a list of 1 to 20 objects"),
+        ([{"model": "testapp.tag"}], "Write 1 of 1: op must be one of create, update, delete"),
+        ([{"op": "run", "model": "testapp.tag"}], "Write 1 of 1: op must be one of create, update, delete"),
+        ([{"op": "create", "model": "testapp.nothing", "values": {}}], "Write 1 of 1: No such model."),
+        (
+            [{"op": "create", "model": "testapp.tag", "values": {}, "dry_run": True}],
+            "Write 1 of 1: dry_run is for the whole call",
+        ),
+        ([{"op": "delete", "model": "testapp.tag", "pk": 1, "ref": "x"}], "Write 1 of 1: ref is a text that names"),
+        (
+            [{"op": "create", "model": "testapp.tag", "values": {"name": "a"}, "ref": "x"}] * 2,
+            "Two writes have the ref",
+        ),
+        ([{"op": "create", "model": "testapp.tag", "values": {"name": "a"}}] * 21, "writes must be a list of 1 to 20"),
+        ([{"op": "create", "model": "testapp.tag", "value": {}}], "Write 1 of 1: Unknown argument 'value'"),
+    ],
+)
+def test_what_is_no_write_is_refused_before_anything_is_written(root, writes, text):
+    assert refusal(WRITE, root, writes=writes).startswith(text)
+    assert not Tag.objects.exists()
+
+
+def test_more_rows_than_one_call_writes_are_refused(root, settings):
+    settings.MCP_DJANGO = {**settings.MCP_DJANGO, "MAX_BULK_ROWS": 3}
+    book = make_book("Dune")
+    writes = [{"op": "update", "model": "testapp.book", "pk": book.pk, "values": {"pages": n}} for n in range(4)]
+    assert "One call writes at most 3 rows." in refusal(WRITE, root, writes=writes)
+
+
+def test_a_hidden_row_is_no_row_of_a_step(root):
+    user = make_user("clerk", *(f"testapp.{name}_book" for name in ("view", "change")), "testapp.view_author")
+    book = make_book("Dune", owner=root.user)
+    texts = []
+    for pk in (book.pk, 987654):
+        step = {"op": "update", "model": "testapp.book", "pk": pk, "values": {"pages": 1}}
+        texts.append(refusal(WRITE, request_of(user), writes=[step]))
+    assert texts[0] == texts[1]
+
+
+def test_what_goes_with_a_deletion_is_in_the_one_difference():
+    book = make_book("Dune")
+    Loan.objects.create(book=book, borrower="Ann", due=datetime(2030, 1, 1, tzinfo=UTC))
+    client = MCPClient(make_superuser(), capabilities={})
+    writes = [{"op": "delete", "model": "testapp.book", "pk": book.pk}]
+    asked = client.call("write_records", writes=writes).structured
+    assert asked["difference"]["counts"] == {"testapp.book": {"deleted": 1}, "testapp.loan": {"deleted": 1}}
+    done = client.call("write_records", writes=writes, confirm_token=asked["confirm_token"]).structured
+    assert done["written"] == 1
+    assert not Book.objects.exists()
