@@ -246,7 +246,7 @@ def _hide_new_keys(rows: Sequence[RowDifference]) -> None:
         if row.after is None:
             continue
         for name, value in row.after.columns.items():
-            field = row.model.exposure.options.model_fields.get(name)
+            field: Any = row.model.exposure.options.model_fields.get(name)
             related = getattr(field, "related_model", None)
             if related is None or not isinstance(value, list):
                 continue

@@ -21,6 +21,7 @@ UNDO_OFF: Final = "The project keeps nothing to take changes of this model back.
 UNSURE: Final = "A hook of the project may have moved rows that were there before."
 HOOKS_UNTRIED: Final = "hooks of the project"
 FILE_UNTRIED: Final = "file {}"
+KEYS_UNTRIED: Final = "foreign keys of {}"
 UNTRIABLE: Final = "What this changes is too much to show row by row. Nothing was changed. Narrow it down."
 
 
@@ -83,6 +84,7 @@ class Trial:
         rows.read(before)
         self.difference = rows.difference(before, after, write.targets)
         self.untried += [FILE_UNTRIED.format(name) for name in rehearsal.files_untried]
+        self.untried += [KEYS_UNTRIED.format(name) for name in rehearsal.unchecked]
         reason = "" if write.keeps_undo else UNDO_OFF
         if footprint.unsure:
             reason = reason or UNSURE

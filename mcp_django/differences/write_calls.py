@@ -103,10 +103,11 @@ class WriteCall:
 
     def _tried(self) -> ToolResult:
         """Return what the write would do. It counts as written rows: else it would tell for nothing what is there."""
-        trial = Trial(self.make)
         record = self.request.mcp.record
+        written = record.rows_changed
+        trial = Trial(self.make)
         record.settle("tried")
-        record.rows_changed += trial.difference.total
+        record.rows_changed = written + trial.difference.total
         wire = {"dry_run": True, **trial.to_wire(), "version": trial.pin}
         if trial.write.asks:
             wire["next"] = "The call itself will ask for confirmation."

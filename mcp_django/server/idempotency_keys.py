@@ -44,7 +44,7 @@ TRIES: Final = 5
 # Arguments that may differ between repetitions of the same call.
 UNBOUND: Final = frozenset({"confirm_token"})
 # Members of a result that asks before the tool does anything.
-ASKING: Final = ("confirmation_required", "input_required")
+ASKING: Final = ("confirmation_required", "input_required", "dry_run")
 TOO_LONG: Final = "The call with this idempotency_key was done before; it was not done again. Its result was too long."
 OTHER: Final = (
     "This idempotency_key belongs to a call with other arguments. Nothing was changed. Use a new key for a new call."

@@ -134,8 +134,8 @@ def test_a_dry_run_shows_all_steps_together(root):
 
 
 def test_rights_are_checked_at_each_step():
-    book = make_book("Dune")
-    user = make_user("clerk", "testapp.view_book", "testapp.change_book", "testapp.view_tag")
+    user = make_user("clerk", "testapp.view_book", "testapp.change_book", "testapp.view_author", "testapp.view_tag")
+    book = make_book("Dune", owner=user)
     writes = [
         {"op": "update", "model": "testapp.book", "pk": book.pk, "values": {"pages": 7}},
         {"op": "create", "model": "testapp.tag", "values": {"name": "x"}},
@@ -150,7 +150,7 @@ def test_rights_are_checked_at_each_step():
 @pytest.mark.parametrize(
     ("writes", "text"),
     [
-        ([], "Missing argument: writes"),
+        ([], "writes must be a list of 1 to 20 objects"),
         ({"op": "create"}, "writes must be a list of 1 to 20 objects"),
         ([{"model": "testapp.tag"}], "Write 1 of 1: op must be one of create, update, delete"),
         ([{"op": "run", "model": "testapp.tag"}], "Write 1 of 1: op must be one of create, update, delete"),

@@ -167,3 +167,55 @@ def test_what_was_written_is_kept_with_its_summary(root):
     assert change.summary == "book Dune changed: price"
     assert change.footprint
     assert change.cannot_undo == ""
+
+
+def test_an_exposure_can_say_that_its_hooks_are_not_tried(root, monkeypatch):
+    class Exposure(ModelExposure):
+        fields = "__all__"
+        dry_run = False
+        paid = []
+
+        def save_model(self, request, obj, form, change):
+            self.paid.append(obj.pk)
+            obj.save()
+
+        def delete_model(self, request, obj):
+            self.paid.append(obj.pk)
+            obj.delete()
+
+    site = site_with(Author)
+    site.register(Book, Exposure)
+    request = request_of(root.user, site)
+    book = make_book("Dune")
+    shown = tried(UPDATE, request, **BOOK, pk=book.pk, values={"pages": 3})
+    assert shown["not_tried"] == ["hooks of the project"]
+    assert shown["summary"] == "book Dune: pages 0 -> 3"
+    assert "pages: Enter a whole number." in refusal(
+        UPDATE, request, **BOOK, pk=book.pk, values={"pages": "x"}, dry_run=True
+    )
+    gone = tried(DELETE, request, **BOOK, pk=book.pk)
+    assert (gone["summary"], gone["not_tried"]) == ("book Dune deleted", ["hooks of the project"])
+    assert call(DELETE, request, **BOOK, pk=book.pk)["confirmation_required"] is True
+    assert Exposure.paid == []
+
+
+def test_a_dry_run_is_logged_as_tried_and_counts_as_written_rows():
+    user = make_superuser()
+    book = make_book("Dune")
+    request = request_of(user)
+    call(UPDATE, request, **BOOK, pk=book.pk, values={"pages": 3}, dry_run=True)
+    assert (request.mcp.record.outcome, request.mcp.record.rows_changed) == ("tried", 1)
+
+
+def test_a_dry_run_is_no_result_of_an_idempotency_key():
+    book = make_book("Dune")
+    client = MCPClient(make_superuser(), capabilities={})
+    arguments = {**BOOK, "pk": book.pk, "values": {"pages": 3}, "idempotency_key": "k"}
+    for _ in range(2):
+        assert client.call("update_record", **arguments, dry_run=True).structured["dry_run"] is True
+    book.refresh_from_db()
+    assert book.pages == 0
+    done = client.call("update_record", **arguments)
+    assert done.structured["updated"] is True
+    book.refresh_from_db()
+    assert book.pages == 3
