@@ -45,7 +45,7 @@ class CallRecord:
     caller on this machine without a token. ``target`` is the called tool or prompt, "" until the site is known to have
     it. ``token`` identifies the token without revealing it. ``size`` is that of the answer in bytes. ``writes`` says
     that the tool may change something, ``is_keyed`` that the client can repeat the call by its idempotency key.
-    ``outcome`` is "ok", "tool_error", "asked", "cancelled", "error:<code>" or
+    ``outcome`` is "ok", "tool_error", "asked", "tried", "cancelled", "error:<code>" or
     "refused:<why>", "" while the call runs; ``detail`` explains a refusal. ``history`` has the keys of the LogEntry
     rows. If the project keeps them, ``arguments`` (JSON) and ``result`` (bytes) are request and response, and
     ``bodies`` is what is stored of them. During a transaction, ``kept`` has ``rows_changed`` and the length of

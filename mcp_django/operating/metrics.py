@@ -32,7 +32,7 @@ PREFIX: Final = "mcp_django"
 # Seconds, as in OpenTelemetry's conventions for MCP.
 BUCKETS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
 METHODS: Final = frozenset(method for method, _ in CLIENT_REQUESTS)
-ENDS: Final = frozenset({"failed", "ok", "asked", "tool_error", "refused", "error", "cancelled"})
+ENDS: Final = frozenset({"failed", "ok", "asked", "tried", "tool_error", "refused", "error", "cancelled"})
 # Maximum number of reasons for refusals with a series of their own: a project could make reasons of clients' texts.
 MAX_REASONS: Final = 50
 OTHER: Final = "other"

@@ -32,7 +32,7 @@ REMOTE: Final = {"network.transport": "tcp", "network.protocol.name": "http"}
 # Outcomes of calls that timed out, or for which no thread was free.
 STOPPED: Final = frozenset({"error:timeout", "error:503"})
 # Outcomes that are not errors.
-FINE: Final = frozenset({"ok", "asked"})
+FINE: Final = frozenset({"ok", "asked", "tried"})
 
 # These are proxies: they use the providers that are set up by the time of their first use.
 _tracer = trace.get_tracer("mcp_django")

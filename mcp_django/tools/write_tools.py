@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Final, Literal
 
 from django.db.models import Model
 
+from ..conf import settings
 from ..context.confirmation import Confirmation
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
@@ -249,7 +250,8 @@ class WriteRecords(WriteTool):
 
     def has_permission(self, request: MCPRequest) -> bool:
         """Return whether the caller may write in one way at least."""
-        return any(tool.has_permission(request) for tool in OPERATIONS.values())
+        access = access_of(request)
+        return not settings.READ_ONLY and any(access.may_any(tool.permission) for tool in OPERATIONS.values())
 
     def may_repeat(self, request: MCPRequest, arguments: Mapping[str, Any]) -> bool:
         """Return whether the same writes may be made again: the caller may still make each of them."""
