@@ -288,7 +288,7 @@ class RowSaving(Write):
         # Cut long texts: the caller knows those that it wrote, and can read others with get_record.
         record = Record(self.model, found.row, found.labels, text_limit=settings.TEXT_CHARS)
         if before is None:
-            return {**head, **record.full(inlines=saving.values)}
+            return {**head, **record.created(saving.values)}
         return {**head, **record.changed(before, {*saving.values, *changed})}
 
 

@@ -125,6 +125,18 @@ class Record:
                 names.append(name)
         return self.full(names, named, is_brief=True)
 
+    def created(self, named: Collection[str]) -> dict[str, Any]:
+        """Return what a creation has made of the record: ``named`` fields, and those that are not empty."""
+        shown = self.model.fields_of(self.row)
+        attributes = {field.attname: field.name for field in self.exposure.opts.concrete_fields}
+        given = {attributes.get(name, name) for name in named}
+        payload = self.full(shown, named, is_brief=True)
+        fields = payload["fields"]
+        payload["fields"] = {
+            name: value for name, value in fields.items() if name in given or value not in (None, "", [], {})
+        }
+        return payload
+
     def chosen(self, given: Arguments) -> dict[str, Any]:
         """Return the record for ``get_record`` with only the fields in ``fields``, also of related rows and inlines."""
         if given.get("fields") is None:
