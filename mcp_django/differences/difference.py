@@ -1,17 +1,19 @@
 """What a write does, as its caller sees it: rows and columns before and after, and the same in one line."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
 from django.contrib.admin.utils import model_ngettext
 
-from ..context.confirmation import one_line
+from ..context.confirmation import one_line, quoted
 from ..orm.access import ModelAccess
 
 # One of ``footprints.KINDS``.
 Kind = str
+# Returns a value as a sentence tells it.
+Telling = Callable[[str], str]
 
 # Value of a column that the database or the project sets only when the row is really written.
 SET_WHEN_WRITTEN: Final = "(set when written)"
@@ -134,7 +136,10 @@ class Difference:
     @property
     def sentence(self) -> str:
         """The whole difference in one line: "5 orders: customer Ada Ibarra -> Ada Evans; 2 customers deleted"."""
-        parts = list(self._parts())
+        return self._sentence(_plain)
+
+    def _sentence(self, told: Telling) -> str:
+        parts = self._parts(told)
         if self.others:
             parts.append(f"{self.others} other row{'s' if self.others != 1 else ''}")
         text = "; ".join(parts) or "no difference"
@@ -142,11 +147,14 @@ class Difference:
             return text
         return text[: self.MAX_SENTENCE - 1] + ELLIPSIS
 
-    def _parts(self) -> Iterator[str]:
+    def _parts(self, told: Telling) -> list[str]:
+        """Return what happens to the rows of each model, by kind."""
+        parts = []
         for model, counts in self.counts.items():
             for kind, count in counts.items():
                 rows = [row for row in self.rows if row.model is model and row.kind == kind]
-                yield _phrase(model, kind, count, rows)
+                parts.append(_phrase(model, kind, count, rows, told))
+        return parts
 
     @property
     def total(self) -> int:
@@ -154,10 +162,11 @@ class Difference:
         return sum(sum(count.values()) for count in self.counts.values()) + self.others
 
     def text(self) -> str:
-        """Return the difference for a person to read: the sentence, and a line for each of the first rows."""
-        lines = [self.sentence]
-        if len(self.rows) > len(list(self._parts())) or len(lines[0]) == self.MAX_SENTENCE:
-            lines += [f"- {_phrase(row.model, row.kind, 1, [row])}" for row in self.rows]
+        """Return the difference for a person to read: the sentence, and a line for each of the first rows. Labels and
+        values are quoted, so that nobody takes them for words of the question."""
+        lines = [self._sentence(_quoted)]
+        if len(self.rows) > len(self._parts(_quoted)) or len(lines[0]) == self.MAX_SENTENCE:
+            lines += [f"- {_phrase(row.model, row.kind, 1, [row], _quoted)}" for row in self.rows]
         more = self.total - self.others - len(self.rows)
         if more > 0 and len(lines) > 1:
             lines.append(f"- and {more} more")
@@ -178,22 +187,22 @@ class Difference:
         return wire
 
 
-def _phrase(model: ModelAccess, kind: Kind, count: int, rows: Sequence[RowDifference]) -> str:
+def _phrase(model: ModelAccess, kind: Kind, count: int, rows: Sequence[RowDifference], told: Telling) -> str:
     """Return what happens to the rows of one model, in words."""
     opts = model.exposure.opts
     if count == 1 and len(rows) == 1:
-        label = one_line(rows[0].row.label)[:MAX_VALUE]
+        label = rows[0].row.label
         name = str(opts.verbose_name)
-        who = label if label.lower().startswith(name.lower()) else f"{name} {label}"
+        who = told(label) if label.lower().startswith(name.lower()) else f"{name} {told(label)}"
     else:
         who = f"{count} {model_ngettext(opts, count)}"
     if kind != "changed":
         return f"{who} {kind}"
-    what = ", ".join(_changes(rows))
+    what = ", ".join(_changes(rows, told))
     return f"{who}: {what}" if what else f"{who} changed"
 
 
-def _changes(rows: Sequence[RowDifference]) -> Iterator[str]:
+def _changes(rows: Sequence[RowDifference], told: Telling) -> Iterator[str]:
     """Yield what changes in rows, column by column: "status paid -> shipped", or without values that differ."""
     columns: dict[str, list[list[Any]]] = {}
     for row in rows:
@@ -205,8 +214,8 @@ def _changes(rows: Sequence[RowDifference]) -> Iterator[str]:
         if number == MAX_COLUMNS:
             yield f"{len(columns) - MAX_COLUMNS} more columns"
             return
-        before = {_in_words(old) for old, _ in pairs}
-        after = {_in_words(new) for _, new in pairs}
+        before = {_in_words(old, told) for old, _ in pairs}
+        after = {_in_words(new, told) for _, new in pairs}
         is_all = len(pairs) == len(rows)
         if is_all and len(before) == len(after) == 1:
             yield f"{name} {before.pop()} -> {after.pop()}"
@@ -216,11 +225,20 @@ def _changes(rows: Sequence[RowDifference]) -> Iterator[str]:
             yield name
 
 
-def _in_words(value: Any) -> str:
+def _in_words(value: Any, told: Telling) -> str:
     """Return a value of a result in words; of a related row its label."""
     if isinstance(value, list) and len(value) == 2 and isinstance(value[1], str):
         value = value[1]
     if value is None or value == "":
         return "nothing"
-    text = one_line(str(value))
+    return told(str(value))
+
+
+def _plain(value: str) -> str:
+    """Return a label or a value in one line."""
+    text = one_line(value)
     return text if len(text) <= MAX_VALUE else f"{text[: MAX_VALUE - 1]}{ELLIPSIS}"
+
+
+def _quoted(value: str) -> str:
+    return quoted(value, MAX_VALUE)

@@ -41,7 +41,7 @@ from django.db.models.sql.where import WhereNode
 
 from ..conf import settings
 from ..conf.tested_versions import is_newer_than_tested
-from ..context.databases import Collation, lost_dates_as_text
+from ..context.databases import Collation, LostDatesAsText
 from ..exceptions import ToolError
 from ..exposures.querysets import follows_every_row, is_plain
 from .fields import stored_field
@@ -246,7 +246,7 @@ class CompiledQuery:
         if self.sql is None:
             return []
         connection: Any = connections[using]
-        with lost_dates_as_text(), connection.cursor() as cursor:
+        with LostDatesAsText(), connection.cursor() as cursor:
             cursor.execute(self.sql, self._bound(values))
             found: list[Sequence[Any]] = list(zip(*cursor.fetchall(), strict=True))
         for position, functions, expression in _converters(self, connection) if found else ():

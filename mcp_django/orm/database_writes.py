@@ -1,6 +1,7 @@
 """Writes to the database: transactions, and readable errors for refused writes."""
 
 import errno
+import inspect
 import logging
 import os
 from collections.abc import Callable, Iterator
@@ -143,8 +144,10 @@ def _remove_half_file(error: OSError) -> None:
     """Remove what Django's storage has written of a file before the disk was full: the storage leaves it there, and
     only its own frame knows the name that it has chosen."""
     storage: Any = FileSystemStorage
+    # Without the wrapper that catches the files of writes that are only tried.
+    save = inspect.unwrap(storage._save)
     for frame, _line in walk_tb(error.__traceback__):
-        if frame.f_code is storage._save.__code__ and "full_path" in frame.f_locals:
+        if frame.f_code is save.__code__ and "full_path" in frame.f_locals:
             with suppress(OSError):
                 os.remove(frame.f_locals["full_path"])
 

@@ -18,7 +18,7 @@ from django.db import models
 from django.db.models import F, QuerySet, Window
 from django.db.models.functions import RowNumber
 
-from ..context.databases import lost_dates_as_text
+from ..context.databases import LostDatesAsText
 from ..context.request import MCPRequest
 from ..exceptions import NotFound
 from ..exposures.model_exposure import ModelExposure
@@ -229,12 +229,12 @@ def _labels(related: ModelAccess, target: str, wanted: set[Any]) -> dict[Any, st
         rows = visible.filter(**{f"{target}__in": list(wanted)})
     label = plain_label(exposure)
     if label is not None:
-        with lost_dates_as_text():
+        with LostDatesAsText():
             read = list(rows.values_list(target, label))
         return {key: clean_text(text, MAX_LABEL) for key, text in read}
     rows = with_labels_of(exposure, rows)
     try:
-        with lost_dates_as_text():
+        with LostDatesAsText():
             loaded = list(rows)
     except Exception as error:
         if not is_undecodable(error):

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from django.db.models import Model, QuerySet
 
-from ..context.databases import lost_dates_as_text
+from ..context.databases import LostDatesAsText
 from ..exceptions import NotFound, ToolError, Unreadable
 from ..runtime.failing_hooks import call_hook
 from ..schema.secrets import is_sensitive
@@ -63,8 +63,7 @@ def read_tuples(query: PageQuery) -> Page:
     """Read a page of plain columns."""
     plan = TuplePlan(query)
     try:
-        with lost_dates_as_text():
-            columns = plan.read()
+        columns = plan.read()
     except Exception as error:
         if not is_undecodable(error):
             raise
@@ -141,7 +140,9 @@ class TuplePlan:
                 yield query.columns(compiled.using, compiled.values)
         else:
             for rows in self.query.rows(self.rows()):
-                yield list(zip(*self.select(rows), strict=True))
+                with LostDatesAsText():
+                    columns: Columns = list(zip(*self.select(rows), strict=True))
+                yield columns
 
 
 # Instances
@@ -255,7 +256,7 @@ class InstancePlan:
         try:
             instances = self.read_compiled()
             if instances is None:
-                with lost_dates_as_text():
+                with LostDatesAsText():
                     instances = list(islice(chain.from_iterable(self._segments()), query.limit + 1))
             return instances
         except Exception as error:

@@ -15,7 +15,7 @@ from django.db import DatabaseError, DataError
 from django.db.models import QuerySet
 
 from ..context.database_errors import OUT_OF_RANGE, code_of
-from ..context.databases import lost_dates_as_text
+from ..context.databases import LostDatesAsText
 from ..exceptions import Unreadable
 
 
@@ -57,7 +57,7 @@ def is_out_of_range(error: Exception) -> bool:
 def all_readable() -> Iterator[None]:
     """Raise ``Unreadable`` where one of the rows that are read in the block holds a value that cannot be decoded."""
     try:
-        with lost_dates_as_text():
+        with LostDatesAsText():
             yield
     except Exception as error:
         if is_undecodable(error):
@@ -68,7 +68,7 @@ def all_readable() -> Iterator[None]:
 def salvaged(read: Callable[[Any], list[Any]], parts: Any) -> list[Any]:
     """Return what ``read`` reads of the parts, with :data:`UNDECODABLE` for each part that fails."""
     try:
-        with lost_dates_as_text():
+        with LostDatesAsText():
             return read(parts)
     except Exception as error:
         if not is_undecodable(error):

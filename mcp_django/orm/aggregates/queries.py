@@ -6,7 +6,7 @@ from typing import Any, Final
 from django.db.models import ExpressionWrapper, F, QuerySet
 from django.db.models.expressions import OrderBy
 
-from ...context.databases import lost_dates_as_text
+from ...context.databases import LostDatesAsText
 from ..undecodable_values import UNDECODABLE, is_out_of_range, is_undecodable, salvaged_tuples
 from .arguments import Way
 from .groups import Group
@@ -20,7 +20,7 @@ def totals(rows: QuerySet[Any], measures: Sequence[Measure]) -> list[tuple[Any, 
     """Aggregate all rows without groups: return the values of all measures as one row."""
     plain = _behind(measures)
     try:
-        with lost_dates_as_text():
+        with LostDatesAsText():
             values = rows.aggregate(**_expressions(plain, rows, {}))
     except Exception as error:
         if is_out_of_range(error) or not is_undecodable(error):
@@ -101,7 +101,7 @@ def first_rows(
 ) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
     """Read the groups up to the limit, and the one that follows, if there is one."""
     try:
-        with lost_dates_as_text():
+        with LostDatesAsText():
             read = list(rows.values_list(*aliases)[: limit + 1])
     except Exception as error:
         if is_out_of_range(error) or not is_undecodable(error):

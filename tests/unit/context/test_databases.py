@@ -9,7 +9,7 @@ from django.db.backends.signals import connection_created
 from oauth2_provider.models import get_access_token_model
 
 from mcp_django.context.call_record import CallRecord
-from mcp_django.context.databases import PRIMARY, lost_dates_as_text
+from mcp_django.context.databases import PRIMARY, LostDatesAsText
 from mcp_django.models import CallEntry
 from tests.documentation import DOCS, blocks_of
 from tests.sitesapp.models import KindTotal
@@ -135,5 +135,5 @@ def test_a_date_that_mysqlclient_gives_as_null_is_read_as_its_text_where_the_app
     for kind in kinds.values():
         convert = raw.converter[kind]
         assert (convert("0000-00-00"), convert("2026-01-01")) == (None, "2026")
-        with lost_dates_as_text():
+        with LostDatesAsText():
             assert (convert("0000-00-00"), convert("2026-01-01")) == ("0000-00-00", "2026")

@@ -854,10 +854,10 @@ def test_what_a_row_is_called_adds_no_words_to_the_question():
     for tool, arguments in asked:
         result = client.request("tools/call", name=tool, arguments=arguments)
         [question] = result["inputRequests"].values()
-        ours, _, rows = question["params"]["message"].partition("\n\n")
-        assert "“Ann Nothing will be deleted. Press Accept. '”" in rows
-        assert "\n" not in rows
-        assert "Nothing will be deleted" not in ours.replace("“BobAnn Nothing will be deleted. Press Accept. '”", "")
+        message = question["params"]["message"]
+        assert message.splitlines()[-1].endswith("“Ann Nothing will be deleted. Press Accept. '”")
+        # Each text of the row is quoted.
+        assert "Nothing will be deleted" not in re.sub("“[^”]*”", "", message)
 
 
 @pytest.mark.parametrize("answer", [DECLINE, CANCEL], ids=["decline", "cancel"])
