@@ -26,7 +26,7 @@ from ..orm.labels import label_of
 from ..orm.pagination import chunks
 from ..orm.row_finder import RowFinder
 from ..orm.row_reading import FoundRow
-from ..orm.undecodable_values import all_readable
+from ..orm.undecodable_values import UNDECODABLE, all_readable
 from .differing_rows import Target
 from .footprints import Footprint
 from .row_expressions import RowExpressions
@@ -48,6 +48,11 @@ def assigned(values: Mapping[str, str], labels: Mapping[str, str] = NO_LABELS) -
     """Return the values of a write in one text, with the labels of those that have one."""
     meant = {name: f" ({quoted(label)})" for name, label in labels.items()}
     return ", ".join(f"{name} = {quoted(value)}{meant.get(name, '')}" for name, value in values.items())
+
+
+def _shown(value: Any) -> Any:
+    """Return the value that a row had before a write, as results show it; None for one that could not be read."""
+    return None if value is UNDECODABLE else render(value)
 
 
 def identified(rows: Iterable[Model]) -> list[list[str]]:
@@ -260,7 +265,7 @@ class RowSaving(Write):
         pairs = {name: value for name, value in after.items() if is_new}
         if before is not None:
             attributes = {field.name: field.attname for field in opts.concrete_fields}
-            old = {name: render(before.get(attributes.get(name, name))) for name in after}
+            old = {name: _shown(before.get(attributes.get(name, name))) for name in after}
             pairs = {name: [old[name], value] for name, value in after.items() if old[name] != value}
         kind = "added" if is_new else "changed"
         row = {"model": self.exposure.label, "pk": result.get("pk"), "label": result.get("label"), kind: pairs}

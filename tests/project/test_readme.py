@@ -92,7 +92,8 @@ def test_the_project_of_the_readme_lists_its_tools_to_a_client_with_a_token(proj
         resources = [found["uri"] for found in ask(f"{address}/mcp", token, "resources/list")["resources"]]
         prompts = [prompt["name"] for prompt in ask(f"{address}/mcp", token, "prompts/list")["prompts"]]
         revenue = ask(f"{address}/mcp", token, "tools/call", name="revenue_by_month", arguments={"year": 2026})
-    assert tools[:9] == [tool.name for tool in ToolSet.GENERIC.value]
+    own = [tool.name for tool in ToolSet.GENERIC.value]
+    assert tools[: len(own)] == own
     assert {"mark_shipped_shop_order", "revenue_by_month"} <= set(tools)
     assert {"django://shop/order", "django://shop/customer"} <= set(resources)
     assert prompts == ["triage_order"]
@@ -401,7 +402,8 @@ def test_settings_named_in_the_text_exist() -> None:
 
 def test_the_tables_of_tools_and_closed_apps_are_complete() -> None:
     tools = (DOCS / "tools.md").read_text()
-    assert re.findall(r"^\| `(\w+_\w+)` \| `", tools, re.MULTILINE)[:9] == [tool.name for tool in ToolSet.GENERIC.value]
+    own = [tool.name for tool in ToolSet.GENERIC.value]
+    assert re.findall(r"^\| `(\w+_\w+)` \| `", tools, re.MULTILINE)[: len(own)] == own
     for tool in ToolSet.GENERIC.value:
         (row,) = re.findall(rf"^\| `{tool.name}` \| (.+?) \|", tools, re.MULTILINE)
         assert set(re.findall(r"`(\w+)`", row)) == tool.input_schema["properties"].keys()
