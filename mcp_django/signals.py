@@ -19,6 +19,11 @@ call_started = Signal()
 #: Exceptions that receivers raise are logged.
 call_finished = Signal()
 
+#: Sent with the model of changes as ``sender`` when a change has been taken back and that is committed: with the
+#: ``change``, which has its number, tool and summary, and the ``request`` (an ``MCPRequest``) of the call that took it
+#: back. Rows went back in the database, without receivers of ``post_save``. Exceptions that receivers raise are logged.
+change_undone = Signal()
+
 # Sent with the site as ``sender`` when models were registered with it.
 models_registered = Signal()
 

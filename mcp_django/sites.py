@@ -52,6 +52,7 @@ OWN_NAMES = (
     "update_record",
     "delete_record",
     "write_records",
+    "undo_change",
     "run_action",
     "create_upload",
 )

@@ -117,7 +117,7 @@ class DifferingRows:
         if owner:
             self._take_link(model, owner, change)
             return
-        text = _key_text(model, key)
+        text = key_text(model, key)
         kind = kind_of_change(change)
         if self._is_part(model, text, kind, change) or self._has_child(model, key):
             return
@@ -125,7 +125,7 @@ class DifferingRows:
         if access is None:
             self.others += 1
         elif kind != "changed" or self._shows(access, model, change):
-            self.keys.setdefault((access, text), _key_value(model, key))
+            self.keys.setdefault((access, text), key_value(model, key))
             self.kinds.setdefault(access, {})[text] = kind
 
     def _take_link(self, model: type[Model], owner: Any, change: Change) -> None:
@@ -134,7 +134,7 @@ class DifferingRows:
         [field] = [one for one in owner._meta.local_many_to_many if one.remote_field.through is model]
         source: Any = model._meta.get_field(field.m2m_field_name())
         cell = stored_table(model, self.stored.using).cell_of(link, source.attname)
-        text = _key_text(owner, (cell,))
+        text = key_text(owner, (cell,))
         for access in [access for access in self.kinds if issubclass(access.exposure.model, owner)]:
             if (access, text) in self.targets and field.name in access.fields:
                 self.kinds[access].setdefault(text, "changed")
@@ -219,15 +219,16 @@ def _children(model: type[Model]) -> set[type[Model]]:
     return {child for child in apps.get_models() if model in child._meta.all_parents}
 
 
-def _key_value(model: type[Model], key: Key) -> Any:
+def key_value(model: type[Model], key: Key) -> Any:
     """Return a stored key as Python has it."""
     fields: Any = model._meta.pk_fields
     values = tuple(field.to_python(cell) for field, cell in zip(fields, key, strict=True))
     return values if len(values) > 1 else values[0]
 
 
-def _key_text(model: type[Model], key: Key) -> str:
-    return pk_text(_key_value(model, key))
+def key_text(model: type[Model], key: Key) -> str:
+    """Return a stored key as a text that tells rows of the model apart."""
+    return pk_text(key_value(model, key))
 
 
 def _is_made(model: ModelAccess, named: Collection[str]) -> bool:

@@ -77,10 +77,10 @@ class Trial:
                 self.result = write.perform(footprint)
             self.digest = footprint.digest()
             self.pin = write.confirmation(footprint).pin()
-            self.stored = footprint.after()
+            self.stored = write.outcome(footprint)
             rows = DifferingRows(self.request, self.stored, write.targets)
             rows.read(after)
-            rehearsal.tables = footprint.tables
+            rehearsal.tables = write.tables(footprint)
         rows.read(before)
         self.difference = rows.difference(before, after, write.targets)
         self.untried += [FILE_UNTRIED.format(name) for name in rehearsal.files_untried]

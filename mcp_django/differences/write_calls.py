@@ -120,7 +120,7 @@ class WriteCall:
         write = self.write
         if not settings.UNDO_DAYS or self.using != Changes(self.request).using:
             return {}
-        stored = footprint.after() if not self.cannot_undo else StoredDifference(self.using, {})
+        stored = write.outcome(footprint) if not self.cannot_undo else StoredDifference(self.using, {})
         if not stored and not self.cannot_undo:
             return {}
         if footprint.unsure:
@@ -134,5 +134,6 @@ class WriteCall:
             shown=write.kept_rows,
             footprint=stored.to_json() if stored else b"",
             cannot_undo=self.cannot_undo,
+            undoes=write.undoes,
         )
         return {"change": kept.change.pk}

@@ -4,7 +4,7 @@ A write is first prepared: its row is locked and the caller's permission is chec
 transaction. In between, the call can ask whether to go on.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, ClassVar, Final, Literal
 
@@ -19,6 +19,7 @@ from ..emulation.record import Record
 from ..emulation.saving import NO_LABELS, NOT_SAVED, RowPage, Saving
 from ..emulation.validation_errors import write_refusals
 from ..exceptions import NotFound, NotPermitted, ToolError, Unreadable
+from ..models import Change
 from ..orm.access import ModelAccess
 from ..orm.column_values import pk_text, render
 from ..orm.database_writes import refusals
@@ -28,7 +29,7 @@ from ..orm.row_finder import RowFinder
 from ..orm.row_reading import FoundRow
 from ..orm.undecodable_values import UNDECODABLE, all_readable
 from .differing_rows import Target
-from .footprints import Footprint
+from .footprints import Footprint, StoredDifference
 from .row_expressions import RowExpressions
 
 Permission = Literal["add", "change", "delete"]
@@ -68,7 +69,7 @@ class Write:
     are bound to the confirmation. With ``asks_again`` a wrong token gives a new preview, no error. ``tries`` says that
     the write is only tried. ``messages`` are those of the project's hooks. ``done`` names the member of a result that
     says that the write was done. ``kept_rows`` are the rows of a performed write as the caller sees them, to be kept
-    with it, and ``summary`` is the same in one line.
+    with it, and ``summary`` is the same in one line. ``undoes`` is the change that the write takes back.
     """
 
     permission: ClassVar[Permission]
@@ -82,6 +83,7 @@ class Write:
     affected: Iterable[Any] = ()
     kept_rows: Sequence[Mapping[str, Any]] = ()
     summary = ""
+    undoes: Change | None = None
 
     def __init__(self, model: ModelAccess, tool: str) -> None:
         self.model = model
@@ -118,6 +120,14 @@ class Write:
     def targets(self) -> Sequence[Target]:
         """The rows that the write is about, once it is performed."""
         raise NotImplementedError
+
+    def outcome(self, footprint: Footprint) -> StoredDifference:
+        """Return what the performed write has done, row by row."""
+        return footprint.after()
+
+    def tables(self, footprint: Footprint) -> Collection[str]:
+        """Return the names of the tables in which the write is expected to write."""
+        return footprint.tables
 
     @property
     def keeps_undo(self) -> bool:

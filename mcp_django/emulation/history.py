@@ -120,26 +120,52 @@ class Journal:
         """Write a history entry for each row on which an action ran, with what it changed there."""
         if not has_history(self.request):
             return
-        from django.contrib.admin.models import CHANGE, LogEntry
-        from django.contrib.admin.options import get_content_type_for_model
+        from django.contrib.admin.models import CHANGE
 
         made = []
         for obj, words in zip(objects, changes, strict=True):
             message = self._marked([{"changed": {"fields": list(words)}}] if words else [])
-            entry = LogEntry(
-                user_id=self.request.user.pk,  # type: ignore[misc]
-                content_type_id=get_content_type_for_model(obj).pk,
-                object_id=obj.pk,
-                object_repr=str(obj)[:MAX_REPR],
-                action_flag=CHANGE,
-                change_message=json.dumps(message),
-            )
-            made.append(entry)
+            made.append(self._entry(CHANGE, obj, str(obj), json.dumps(message)))
+        self._store(made)
+
+    def took_back(self, change: int, rows: Sequence[tuple[str, Model, str]]) -> None:
+        """Write a history entry for each row that was written back, given as what was done with it ("add", "change" or
+        "delete"), the row, and its text."""
+        if not rows or not has_history(self.request):
+            return
+        from django.contrib.admin.models import ADDITION, CHANGE, DELETION
+
+        flags = {"add": ADDITION, "change": CHANGE, "delete": DELETION}
+        what = {"name": "taken back:", "object": f"change {change}"}
+        told: dict[str, dict[str, Any]] = {
+            "add": {"added": what},
+            "change": {"changed": {"fields": [f"taken back: change {change}"]}},
+            "delete": {"deleted": what},
+        }
+        messages = {deed: json.dumps(self._marked([part])) for deed, part in told.items()}
+        self._store([self._entry(flags[deed], obj, text, messages[deed]) for deed, obj, text in rows])
+
+    def _entry(self, flag: int, obj: Model, text: str, message: str) -> Any:
+        """Return a new entry on a row, which has this text."""
+        from django.contrib.admin.models import LogEntry
+        from django.contrib.admin.options import get_content_type_for_model
+
+        return LogEntry(
+            user_id=self.request.user.pk,  # type: ignore[misc]
+            content_type_id=get_content_type_for_model(obj).pk,
+            object_id=obj.pk,
+            object_repr=text[:MAX_REPR],
+            action_flag=flag,
+            change_message=message,
+        )
+
+    def _store(self, made: Sequence[Any]) -> None:
+        """Store new entries."""
         if len(made) == 1:
             # Save a single entry as the admin does, so that post_save receivers run.
             made[0].save()
-        else:
-            LogEntry.objects.bulk_create(made, batch_size=CHUNK)
+        elif made:
+            type(made[0]).objects.bulk_create(made, batch_size=CHUNK)
         self._note(made)
 
     def _note(self, logged: Any) -> None:

@@ -12,6 +12,7 @@ from .describe_model import DescribeModel
 from .get_record import GetRecord
 from .list_models import ListModels
 from .query_records import QueryRecords
+from .undo_change import UndoChange
 from .write_tools import CreateRecord, DeleteRecord, UpdateRecord, WriteRecords
 
 
@@ -29,6 +30,7 @@ class ToolSet(Enum):
         UpdateRecord,
         DeleteRecord,
         WriteRecords,
+        UndoChange,
         RunAction,
     )
     # It is offered only with a storage for uploads.
