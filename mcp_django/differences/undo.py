@@ -72,6 +72,11 @@ class Undo(Write):
     def bound(self) -> Mapping[str, Any]:
         return {"change": str(self.number)}
 
+    @property
+    def can_be_tried(self) -> bool:
+        # No hook of the project runs.
+        return True
+
     def prepare(self) -> None:
         self.kept = self.find(self.changes, self.number, lock=True)
         change = self.undoes = self.kept.change
