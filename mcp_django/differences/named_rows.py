@@ -1,6 +1,7 @@
 """Several rows in one write, each with values of its own: ``rows`` of ``update_record``."""
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any, ClassVar
 
 from django.db import router
@@ -17,7 +18,7 @@ from ..orm.column_values import pk_text
 from ..orm.labels import label_of
 from ..orm.row_finder import RowFinder
 from ..orm.tool_arguments import Arguments
-from ..orm.unique_keys import PK, UniqueKey
+from ..orm.unique_keys import PK, Key, UniqueKey
 from .differing_rows import Target
 from .footprints import Footprint
 from .row_expressions import RowExpressions
@@ -25,13 +26,19 @@ from .writes import RefusedRows, Write
 
 
 class NamedRow:
-    """One of the rows: its key as it is told, the values to save, and the row, None if it has to be created."""
+    """One of the rows: its ``key``, also as it is told, the values to save, and the row, None if it is to be created."""
 
-    def __init__(self, model: ModelAccess, told: str, given: Mapping[str, Any], row: Model | None) -> None:
+    def __init__(self, model: ModelAccess, told: str, key: Key, given: Mapping[str, Any]) -> None:
+        self.model = model
         self.told = told
+        self.key = key
         self.given = given
-        self.expressions = RowExpressions.read(model, given)
-        self.row = row
+        self.row: Model | None = None
+
+    @cached_property
+    def expressions(self) -> RowExpressions:
+        """The values to save, with the expressions among them."""
+        return RowExpressions.read(self.model, self.given)
 
     def values_now(self) -> Mapping[str, Any]:
         """Return the values to save in the row as it is now."""
@@ -59,48 +66,36 @@ class NamedRows(Write):
         return {"model": self.exposure.label, "rows": self.given, "by": self.by, "create": self.create_missing}
 
     def prepare(self) -> None:
-        request = self.request
-        request.go_to(self.exposure, "changelist")
-        key = UniqueKey(self.model, self.by)
-        keys = [key.read([row[name] for name in self.by]) for row in self.given]
-        told = [", ".join(str(row[name]) for name in self.by) for row in self.given]
-        # A row that is created gets its key as a value too.
-        names = [] if key.is_pk else self.by
-
-        # Find and lock the rows.
-        found: list[Model | None] = []
-
-        def read() -> Sequence[Model]:
-            found[:] = key.find(keys)
-            return [row for row in found if row is not None]
-
-        locked = self.lock(read)
-        self._check_missing([text for text, row in zip(told, found, strict=True) if row is None])
-        self._check_twice(told, keys, found)
-
-        # Then check that the caller may write each of them.
-        for one in locked:
-            request.go_to(self.exposure, "change", one.pk)
-            if not self.allows(one):
-                label = label_of(self.exposure, one) or pk_text(one.pk)
-                raise NotPermitted(f"You may not change {label} of {self.exposure.label}. Nothing was changed.")
-        self.rows = []
-        for text, given, row in zip(told, self.given, found, strict=True):
-            values = given if row is None and names else _without(given, self.by)
-            self.rows.append(NamedRow(self.model, text, values, row))
+        self.request.go_to(self.exposure, "changelist")
+        self.key = UniqueKey(self.model, self.by)
+        self.rows = [self._named(given) for given in self.given]
+        locked = self.lock(self._find)
+        self._check_missing()
+        self._check_twice()
+        self._check_each(locked)
+        for named in self.rows:
+            # A row that is created gets its key as a value too.
+            if named.row is not None or self.key.is_pk:
+                named.given = {name: value for name, value in named.given.items() if name not in self.by}
         expressions = [named.expressions for named in self.rows]
         self.asks = len(self.rows) > self.MAX_UNASKED or self.asks_for(*expressions)
-        self.affected = [row if row is not None else text for text, row in zip(told, found, strict=True)]
-        count = len(self.rows)
-        self.message = f"This changes {count} row{'s' if count != 1 else ''} of {self.exposure.label}."
-        self.shown = {"model": self.exposure.label, "rows": count, "objects": told[:MAX_LABELS]}
-        self.listing = f"{self.exposure.label} ({count}): {listed(told[:MAX_LABELS], count)}"
+        self._describe()
 
-    def _check_missing(self, missing: Sequence[str]) -> None:
-        if not missing:
-            return
+    def _named(self, given: Mapping[str, Any]) -> NamedRow:
+        values = [given[name] for name in self.by]
+        return NamedRow(self.model, ", ".join(map(str, values)), self.key.read(values), given)
+
+    def _find(self) -> Sequence[Model]:
+        """Find the rows that are there, by one query, and return them."""
+        found = self.key.find([named.key for named in self.rows])
+        for named, row in zip(self.rows, found, strict=True):
+            named.row = row
+        return [row for row in found if row is not None]
+
+    def _check_missing(self) -> None:
+        missing = [named.told for named in self.rows if named.row is None]
         may_add = self.model.may_row("add")
-        if self.create_missing and may_add:
+        if not missing or (self.create_missing and may_add):
             return
         by = " and ".join(self.by)
         text = f"No row of {self.exposure.label} has {by} {listed(missing[:MAX_LABELS], len(missing))}. "
@@ -109,13 +104,28 @@ class NamedRows(Write):
         way = " Set create_missing to add them." if may_add else ""
         raise ToolError(f"{text}Nothing was changed.{way}")
 
-    def _check_twice(self, told: Sequence[str], keys: Sequence[Any], found: Sequence[Model | None]) -> None:
+    def _check_twice(self) -> None:
         seen = set()
-        for text, key, row in zip(told, keys, found, strict=True):
-            one = row.pk if row is not None else key
+        for named in self.rows:
+            one = named.row.pk if named.row is not None else named.key
             if one in seen:
-                raise ToolError(f"{text} is named twice in rows. Nothing was changed.")
+                raise ToolError(f"{named.told} is named twice in rows. Nothing was changed.")
             seen.add(one)
+
+    def _check_each(self, rows: Sequence[Model]) -> None:
+        """Raise ``ToolError`` unless the caller may change each of the rows."""
+        for row in rows:
+            self.request.go_to(self.exposure, "change", row.pk)
+            if not self.allows(row):
+                label = label_of(self.exposure, row) or pk_text(row.pk)
+                raise NotPermitted(f"You may not change {label} of {self.exposure.label}. Nothing was changed.")
+
+    def _describe(self) -> None:
+        told = [named.told for named in self.rows]
+        self.affected = [named.row if named.row is not None else named.told for named in self.rows]
+        self.message = f"This changes {len(told)} row{'s' if len(told) != 1 else ''} of {self.exposure.label}."
+        self.shown = {"model": self.exposure.label, "rows": len(told), "objects": told[:MAX_LABELS]}
+        self.listing = f"{self.exposure.label} ({len(told)}): {listed(told[:MAX_LABELS], len(told))}"
 
     def track(self, footprint: Footprint) -> None:
         for named in self.rows:
@@ -177,10 +187,6 @@ class NamedRows(Write):
         if created:
             counts["created_rows"] = created
         return {**counts, "rows": rows}
-
-
-def _without(row: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if name not in names}
 
 
 def _rows(arguments: Arguments, by: Sequence[str]) -> list[dict[str, Any]]:
