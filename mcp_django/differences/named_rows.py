@@ -26,7 +26,7 @@ from .writes import RefusedRows, Write
 
 
 class NamedRow:
-    """One of the rows: its ``key``, also as it is told, the values to save, and the row, None if it is to be created."""
+    """One of the rows: its ``key``, also as it is told, the values to save, and the row, None where it is not there."""
 
     def __init__(self, model: ModelAccess, told: str, key: Key, given: Mapping[str, Any]) -> None:
         self.model = model
