@@ -6,6 +6,7 @@ transaction. In between, the call can ask whether to go on.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from copy import copy
 from typing import Any, ClassVar, Final, Literal
 
 from django.db import connections, router, transaction
@@ -22,12 +23,13 @@ from ..exceptions import NotFound, NotPermitted, ToolError, Unreadable
 from ..models import Change
 from ..orm.access import ModelAccess
 from ..orm.column_values import pk_text, render
+from ..orm.columns import Column
 from ..orm.database_writes import refusals
 from ..orm.labels import label_of
 from ..orm.pagination import chunks
 from ..orm.row_finder import RowFinder
-from ..orm.row_reading import FoundRow
-from ..orm.undecodable_values import UNDECODABLE, all_readable
+from ..orm.row_reading import FoundRow, show_rows
+from ..orm.undecodable_values import all_readable
 from .differing_rows import Target
 from .footprints import Footprint, StoredDifference
 from .row_expressions import RowExpressions
@@ -49,11 +51,6 @@ def assigned(values: Mapping[str, str], labels: Mapping[str, str] = NO_LABELS) -
     """Return the values of a write in one text, with the labels of those that have one."""
     meant = {name: f" ({quoted(label)})" for name, label in labels.items()}
     return ", ".join(f"{name} = {quoted(value)}{meant.get(name, '')}" for name, value in values.items())
-
-
-def _shown(value: Any) -> Any:
-    """Return the value that a row had before a write, as results show it; None for one that could not be read."""
-    return None if value is UNDECODABLE else render(value)
 
 
 def identified(rows: Iterable[Model]) -> list[list[str]]:
@@ -257,30 +254,35 @@ class RowSaving(Write):
 
     def perform(self, footprint: Footprint) -> dict[str, Any]:
         saving = RowPage(self.model, self.row).saving(self.values_now(), self.tool)
-        before = dict(vars(self.row)) if self.row is not None else None
+        old = copy(self.row)
         saved, changed = saving.save()
-        if self.row is None and saved.pk is not None:
+        if old is None and saved.pk is not None:
             footprint.created(saved)
-        is_new = self.row is None
         self.row = saved
         self.messages += saving.messages
-        result = self._result(saving, before, changed)
-        self._sum_up(result, before, is_new=is_new)
+        result = self._result(saving, None if old is None else vars(old), changed)
+        self._sum_up(result, old)
         return result
 
-    def _sum_up(self, result: Mapping[str, Any], before: Mapping[str, Any] | None, *, is_new: bool) -> None:
+    def _sum_up(self, result: Mapping[str, Any], old: Model | None) -> None:
         """Keep what the write has done to the row, as far as the caller sees it."""
-        opts = self.exposure.opts
         after: Mapping[str, Any] = result.get("fields", {})
-        pairs = {name: value for name, value in after.items() if is_new}
-        if before is not None:
-            attributes = {field.name: field.attname for field in opts.concrete_fields}
-            old = {name: _shown(before.get(attributes.get(name, name))) for name in after}
-            pairs = {name: [old[name], value] for name, value in after.items() if old[name] != value}
-        kind = "added" if is_new else "changed"
-        row = {"model": self.exposure.label, "pk": result.get("pk"), "label": result.get("label"), kind: pairs}
+        kind = "added" if old is None else "changed"
+        told = after if old is None else self._pairs(old, after)
+        row = {"model": self.exposure.label, "pk": result.get("pk"), "label": result.get("label"), kind: told}
         self.kept_rows = [row]
-        self.summary = f"{opts.verbose_name} {result.get('label') or result.get('pk')} {kind}: {', '.join(pairs)}"
+        name = self.exposure.opts.verbose_name
+        self.summary = f"{name} {result.get('label') or result.get('pk')} {kind}: {', '.join(told)}"
+
+    def _pairs(self, old: Model, after: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the stored columns that differ, as the caller saw them before, and sees them now."""
+        attributes = {field.name: field.attname for field in self.exposure.opts.concrete_fields}
+        before = vars(old)
+        now = vars(self.row)
+        differ = {name for name, attribute in attributes.items() if before.get(attribute) != now.get(attribute)}
+        names = [name for name in self.model.fields_of(old) if name in after and name in differ]
+        page = show_rows(self.model, [old], Column.all(self.exposure, names), settings.TEXT_CHARS)
+        return {name: [value, after[name]] for name, value in zip(page.names, page.rows[0], strict=True)}
 
     def values_now(self) -> Mapping[str, Any]:
         """Return the values to save in the row as it is now."""

@@ -5,8 +5,10 @@ from datetime import UTC, datetime
 import pytest
 from django.contrib import admin
 from django.contrib.admin.models import LogEntry
+from rest_framework import serializers
 
 from mcp_django import ModelExposure
+from mcp_django.differences.kept_changes import Changes
 from mcp_django.models import Change
 from mcp_django.testing import MCPClient
 from mcp_django.tools.write_tools import CreateRecord, DeleteRecord, UpdateRecord
@@ -167,6 +169,34 @@ def test_what_was_written_is_kept_with_its_summary(root):
     assert change.summary == "book Dune changed: price"
     assert change.footprint
     assert change.cannot_undo == ""
+
+
+def test_what_is_kept_of_an_update_shows_both_sides_as_the_caller_sees_them(monkeypatch):
+    class BookSerializer(serializers.ModelSerializer):
+        isbn = serializers.SerializerMethodField()
+
+        class Meta:
+            model = Book
+            fields = ("title", "author", "isbn", "pages")
+            read_only_fields = ("title",)
+
+        def get_isbn(self, book):
+            return f"...{book.isbn[-2:]}"
+
+    def save(self, *args, **kwargs):
+        self.isbn = "0000-22"
+        super(Book, self).save(*args, **kwargs)
+
+    monkeypatch.setattr(Book, "save", save)
+    site = site_with(Author)
+    site.register(Book, serializer_class=BookSerializer, fields=None)
+    request = request_of(make_superuser(), site)
+    author = make_author("Frank")
+    book = make_book("Dune", author=make_author("Ada"))
+    Book.objects.filter(pk=book.pk).update(isbn="1111-33")
+    done = call(UPDATE, request, **BOOK, pk=book.pk, values={"author": author.pk})
+    [row] = Changes(request).own(done["change"]).shown
+    assert row["changed"] == {"author": [book.author_id, author.pk], "isbn": ["...33", "...22"]}
 
 
 def test_an_exposure_can_say_that_its_hooks_are_not_tried(root, monkeypatch):

@@ -214,12 +214,12 @@ def test_row_118_the_middleware_of_the_documentation_refuses_costly_queries(
 
 @contextmanager
 def held(book: Book) -> Iterator[None]:
-    """Have another connection change the row and not commit while the block runs."""
+    """Have another connection write the row as it is, and not commit while the block runs."""
     holds, let_go = threading.Event(), threading.Event()
 
     def hold() -> None:
         with transaction.atomic():
-            Book.objects.filter(pk=book.pk).update(pages=1)
+            Book.objects.filter(pk=book.pk).update(pages=book.pages)
             holds.set()
             let_go.wait(30)
         connection.close()
