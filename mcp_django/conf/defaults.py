@@ -18,6 +18,7 @@ from .value_kinds import (
     Kind,
     Setting,
     choice,
+    confirmers,
     daily_budgets,
     either,
     group,
@@ -195,6 +196,14 @@ SECTIONS: Final[dict[str, dict[str, Setting]]] = {
             whole(0, 3650),
             "Days for which a change can be taken back, and for which `clear_mcp_sessions` keeps it. `0`: changes "
             "cannot be taken back, and the rows before and after are not kept",
+        ),
+        "CONFIRM": Setting(
+            "model",
+            confirmers(),
+            'Who confirms a call that asks. `"model"`: the user, by a question of their client, or by a token that the '
+            'model sends back. `"person"`: only [the user, on a page](safe-writes.md#confirmed-by-a-person) for which '
+            'they are signed in to the site. `{"delete": "person", "rows": 50}`: a person confirms deletions, and '
+            "calls about more than 50 rows",
         ),
     },
     "Load": {

@@ -235,6 +235,25 @@ def records(words: str, members: Mapping[str, Kind], *required: str) -> Records:
     return Records(f"a list of {words}", admits, members=members, required=required)
 
 
+# Who confirms a call that asks: the model that makes it may pass on its user's answer, or the person has to say it.
+CONFIRMERS: Final = ("model", "person")
+
+
+def confirmers() -> Kind:
+    """The kind of value that says who confirms calls: for all, or for deletions and above a number of rows."""
+    one = choice(*CONFIRMERS)
+    rows = whole(0)
+
+    def admits(value: Any) -> bool:
+        if isinstance(value, Mapping):
+            kinds = {"delete": one, "rows": rows}
+            return all(name in kinds and kinds[name].admits(item) for name, item in value.items())
+        return one.admits(value)
+
+    words = f'{one.words}, or a dict such as {{"delete": "person", "rows": 50}}'
+    return Kind(words, admits, one.meant)
+
+
 # Quantities that a daily budget can limit.
 QUANTITIES: Final = ("calls", "rows_read", "rows_written", "bytes")
 SPENDERS: Final = ("user", "client", "service")

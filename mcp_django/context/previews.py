@@ -22,3 +22,9 @@ class Preview:
     @property
     def shown(self) -> Mapping[str, Any]:
         return self._told[2]
+
+    @property
+    def columns(self) -> Mapping[str, Any]:
+        """What is kept with the request for a person's yes besides what is shown: ``summary``, ``rows``, ``labels`` of
+        models, ``using`` (database) and ``cannot_undo``; and ``digest``, if what is shown has one of its own."""
+        return {"summary": self.message}

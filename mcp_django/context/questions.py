@@ -190,6 +190,12 @@ class Answers:
         """The questions of this run, in the order in which they were first asked."""
         return tuple(self._seen.values())
 
+    def taken(self) -> dict[str, Any]:
+        """Return the answers so far as JSON, ``given`` by key and whether they are ``direct``, to make the call with
+        them later."""
+        kept = {key: answer for key, (_digest, answer) in self._kept.items()}
+        return {"given": {**kept, **self._given}, "direct": self._direct}
+
     def unused_key(self, digest: str) -> str:
         """Return a key for a question that has none; each run that asks the same questions gets the same key."""
         number = 1 + sum(key.startswith(digest[:12]) for key in self._seen)

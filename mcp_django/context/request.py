@@ -89,8 +89,10 @@ class MCPContext:
     in them, None for none. ``live`` says that this call can wait for the client's answers, ``can_stream`` that the
     server can keep a connection open. ``param_headers`` are the ``Mcp-Param-*`` headers by lower-case name, None on a
     transport without headers. ``record`` is the call's record for those who run the site, and ``off`` what they have
-    switched off (an ``Off`` of ``operating.switches``), None for nothing. ``close_stream()`` closes the connection of a
-    call whose client will come back for the answer (2025-11-25, basic/transports), and does nothing otherwise.
+    switched off (an ``Off`` of ``operating.switches``), None for nothing. ``consent`` is the yes of a person under
+    which the call runs (a ``Consent`` of ``context.person_consent``), None without one. ``close_stream()`` closes the
+    connection of a call whose client will come back for the answer (2025-11-25, basic/transports), and does nothing
+    otherwise.
     """
 
     site: Any
@@ -107,6 +109,7 @@ class MCPContext:
     notify: Notify | None = None
     record: CallRecord = field(default_factory=CallRecord)
     off: Any = None
+    consent: Any = None
     cancelled: bool = False
     last_progress: float | None = None
     told_at: float = 0.0

@@ -14,6 +14,7 @@ from django.db.models import Model
 
 from ..conf import settings
 from ..context.confirmation import Confirmation
+from ..context.person_consent import needs_person
 from ..emulation.saving import NOT_SAVED
 from ..exceptions import ToolError
 from ..orm.access import ModelAccess
@@ -101,7 +102,21 @@ class SeveralWrites(Write):
 
     def confirmation(self, footprint: Footprint) -> Confirmation:
         digest = footprint.digest() if self.writes else self.trial.digest
-        return Confirmation(self.request, self.tool, self.bound, [["rows", digest]])
+        return self.confirmed(["rows", digest])
+
+    @property
+    def needs_person(self) -> bool:
+        """Whether only a person can confirm the writes, because of one of them, or one has done so."""
+        if self.request.mcp.consent is not None:
+            return True
+        tried = self if self.writes else self.trial.write
+        assert isinstance(tried, SeveralWrites)
+        count = len(tried.targets)
+        needs = (
+            needs_person(write.exposure.confirm, deletes=write.permission == "delete", rows=count)
+            for write in tried.writes
+        )
+        return self.asks and any(needs)
 
     def track(self, footprint: Footprint) -> None:
         # Each step names its rows when it is made: they may be there only then.

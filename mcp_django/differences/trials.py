@@ -29,8 +29,8 @@ class Trial:
     """One write that was tried.
 
     ``difference`` is what the caller sees of it, and ``stored`` what it does in all. ``pin`` holds the call to the rows
-    as they were before it, and ``digest`` is that of these rows. ``result`` is what the call would return, and
-    ``cannot_undo`` why it could not be taken back, "" if it could.
+    as they were before it, ``digest`` is that of these rows, and ``confirmation`` is bound to them. ``result`` is what
+    the call would return, and ``cannot_undo`` why it could not be taken back, "" if it could.
     """
 
     difference: Difference
@@ -76,7 +76,8 @@ class Trial:
             with footprint.watching():
                 self.result = write.perform(footprint)
             self.digest = footprint.digest()
-            self.pin = write.confirmation(footprint).pin()
+            self.confirmation = write.confirmation(footprint)
+            self.pin = self.confirmation.pin()
             self.stored = write.outcome(footprint)
             rows = DifferingRows(self.request, self.stored, write.targets)
             rows.read(after)
@@ -105,7 +106,8 @@ class Trial:
             except TooManyRows:
                 raise ToolError(UNTRIABLE) from None
             self.digest = footprint.digest()
-            self.pin = write.confirmation(footprint).pin()
+            self.confirmation = write.confirmation(footprint)
+            self.pin = self.confirmation.pin()
             rows = DifferingRows(self.request, StoredDifference(using, {}), write.targets)
             rows.read(side)
         self.stored = StoredDifference(using, {})

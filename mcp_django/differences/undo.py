@@ -16,6 +16,7 @@ from django.utils import timezone
 from django.utils.text import capfirst
 
 from ..context.confirmation import Confirmation, one_line
+from ..context.person_consent import needs_person
 from ..context.request import MCPRequest
 from ..emulation.history import Journal
 from ..exceptions import NotFound, ToolError
@@ -110,7 +111,8 @@ class Undo(Write):
         self.restored = sum(map(len, deeds.values()))
         # A link of a many-to-many field is a part of its row.
         deleted = sum(found.count("delete") for table, found in deeds.items() if not table._meta.auto_created)
-        self.asks = deleted > 0 or self.restored > ASKS_ABOVE
+        self.deletes = deleted > 0
+        self.asks = self.deletes or self.restored > ASKS_ABOVE
         self.message = f"This takes back change {change.pk}: {one_line(change.summary)}."
         if deleted:
             self.message += f" It deletes {deleted} row{'s' if deleted != 1 else ''}."
@@ -126,7 +128,14 @@ class Undo(Write):
     def confirmation(self, footprint: Footprint) -> Confirmation:
         rows = [[model._meta.label, sorted(map(repr, found.items()))] for model, found in self._current()]
         digest = hashlib.sha256(repr(sorted(rows)).encode(errors="surrogatepass")).hexdigest()
-        return Confirmation(self.request, self.tool, self.bound, [["rows", digest]])
+        return self.confirmed(["rows", digest])
+
+    @property
+    def needs_person(self) -> bool:
+        """Whether only a person can confirm that the change is taken back, or one has done so."""
+        if self.request.mcp.consent is not None:
+            return True
+        return self.asks and needs_person(self.exposure.confirm, deletes=self.deletes, rows=self.restored)
 
     def _current(self) -> Iterator[tuple[type[Model], Mapping[Key, Row]]]:
         yield from self.restoration.current.rows.items()

@@ -51,6 +51,18 @@ class WritePreview(Preview):
     def shown(self) -> Mapping[str, Any]:
         return {**self.write.shown, "difference": self.trial.to_wire()}
 
+    @property
+    def columns(self) -> Mapping[str, Any]:
+        trial = self.trial
+        return {
+            "digest": trial.confirmation.digest,
+            "summary": trial.difference.sentence,
+            "rows": trial.difference.total,
+            "labels": [model.exposure.label for model in trial.difference.counts],
+            "using": trial.stored.using,
+            "cannot_undo": trial.cannot_undo,
+        }
+
 
 class WriteCall:
     """The call of a tool that makes a write. ``make`` returns the write, anew each time: a write that was tried has
@@ -76,7 +88,8 @@ class WriteCall:
             self._track(footprint)
             if (pin := self.arguments.get("version")) and Confirmation.is_pin(pin):
                 self.write.confirmation(footprint).check_pin(pin)
-            if write.asks and (asked := self._asked(footprint)):
+            is_asked = write.asks or self.request.mcp.consent is not None
+            if is_asked and (asked := self._asked(footprint)):
                 return asked
             with footprint.watching():
                 result = write.perform(footprint)
@@ -84,7 +97,8 @@ class WriteCall:
 
     def _track(self, footprint: Footprint) -> None:
         """Read the rows as they are before the write, if that is needed to take it back or to ask."""
-        if self.cannot_undo and not self.write.asks:
+        is_asked = self.write.asks or self.request.mcp.consent is not None
+        if self.cannot_undo and not is_asked:
             return
         try:
             self.write.track(footprint)
@@ -118,22 +132,26 @@ class WriteCall:
     def _kept(self, footprint: Footprint) -> dict[str, Any]:
         """Keep what the write has done, and return the number by which it is found."""
         write = self.write
-        if not settings.UNDO_DAYS or self.using != Changes(self.request).using:
+        consent = self.request.mcp.consent
+        if consent is None and (not settings.UNDO_DAYS or self.using != Changes(self.request).using):
             return {}
         stored = write.outcome(footprint) if not self.cannot_undo else StoredDifference(self.using, {})
-        if not stored and not self.cannot_undo:
+        if consent is None and not stored and not self.cannot_undo:
             return {}
         if footprint.unsure:
             self.cannot_undo = self.cannot_undo or UNSURE
+        done: dict[str, Any] = {
+            "rows": len(write.targets),
+            "summary": write.summary,
+            "shown": write.kept_rows,
+            "footprint": stored.to_json() if stored else b"",
+            "cannot_undo": self.cannot_undo,
+        }
+        if consent is not None:
+            # The request for the person's yes becomes the change.
+            consent.done.update(done, undoes_id=write.undoes.pk if write.undoes is not None else None)
+            return {"change": consent.change}
         kept = Changes(self.request).keep(
-            using=self.using,
-            tool=write.tool,
-            labels=write.labels,
-            rows=len(write.targets),
-            summary=write.summary,
-            shown=write.kept_rows,
-            footprint=stored.to_json() if stored else b"",
-            cannot_undo=self.cannot_undo,
-            undoes=write.undoes,
+            using=self.using, tool=write.tool, labels=write.labels, undoes=write.undoes, **done
         )
         return {"change": kept.change.pk}

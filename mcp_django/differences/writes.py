@@ -15,6 +15,7 @@ from django.db.models import Model
 from ..conf import settings
 from ..context.confirmation import Confirmation, quoted
 from ..context.databases import reads_snapshots
+from ..context.person_consent import PersonConfirmation, needs_person
 from ..emulation.deleting import Deleting
 from ..emulation.record import Record
 from ..emulation.saving import NO_LABELS, NOT_SAVED, RowPage, Saving
@@ -107,7 +108,20 @@ class Write:
 
     def confirmation(self, footprint: Footprint) -> Confirmation:
         """Return the confirmation of the prepared write, on the rows as they are."""
-        return Confirmation(self.request, self.tool, self.bound, [*self.affected, ["rows", footprint.digest()]])
+        return self.confirmed(*self.affected, ["rows", footprint.digest()])
+
+    def confirmed(self, *objects: Any) -> Confirmation:
+        """Return the confirmation of the write of these objects, by whoever has to confirm it."""
+        kind = PersonConfirmation if self.needs_person else Confirmation
+        return kind(self.request, self.tool, self.bound, objects)
+
+    @property
+    def needs_person(self) -> bool:
+        """Whether only a person can confirm the prepared write, or one has done so."""
+        if self.request.mcp.consent is not None:
+            return True
+        deletes = self.permission == "delete"
+        return self.asks and needs_person(self.exposure.confirm, deletes=deletes, rows=len(list(self.affected)))
 
     def perform(self, footprint: Footprint) -> dict[str, Any]:
         """Write the rows, tell the footprint of new ones, and return the members of the result."""

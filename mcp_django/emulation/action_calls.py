@@ -12,10 +12,12 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, Final
 
-from django.db import transaction
+from django.db import router, transaction
 from django.http import HttpResponseBase
 
 from ..context.confirmation import Confirmation, DirectAnswers, quoted
+from ..context.person_consent import CHANGED, PersonConfirmation, needs_person
+from ..context.previews import Preview
 from ..context.questions import Answers, Question
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
@@ -44,8 +46,28 @@ logger = logging.getLogger("mcp_django.actions")
 MAX_ARGUMENTS: Final = 1_000
 SELECT_ACROSS: Final = "select_across"
 HELD_BACK: Final = "Its file is not shown, because it may hold columns that are hidden from you."
+FILL_IN: Final = "Nothing has been changed yet. Call again with form filled in as the user wants it."
+NOT_TRIED: Final = "the action"
 UNUSED_FORM: Final = "The action asked nothing, so form was not used."
 FAILED: Final = "The action reports an error. What it changed before that has been kept, as in the admin."
+
+
+class ActionPreview(Preview):
+    """What a run of an action is about. It is not tried."""
+
+    def __init__(self, message: str, shown: Mapping[str, Any], call: "ActionCall") -> None:
+        super().__init__(message, message, {**shown, "not_tried": [NOT_TRIED]})
+        self.call = call
+
+    @property
+    def columns(self) -> Mapping[str, Any]:
+        exposure = self.call.exposure
+        return {
+            "summary": f"{self.call.action.title}: {self.call.selection.listing}",
+            "rows": len(self.call.rows),
+            "labels": [exposure.label],
+            "using": router.db_for_write(exposure.model),
+        }
 
 
 class ActionCall:
@@ -84,7 +106,9 @@ class ActionCall:
         refused = [row for row in self.rows if not action.has_object_permission(request, row)]
         if refused:
             raise self.selection.refusal(f"run {action.name} on", refused)
-        self.confirmation = Confirmation(request, action.key, dict(self.arguments), self.rows)
+        self.by_person = request.mcp.consent is not None
+        self.by_person |= needs_person(action.options.confirm, self.exposure.confirm, rows=len(self.rows))
+        self.confirmation = self._confirmation(dict(self.arguments))
         # Nobody has named the rows that a query picks: show them first.
         self.confirms = (action.confirms and not action.asks_by_page) or (self.by_query and not action.only_looks)
         if self.confirm_token is None:
@@ -93,17 +117,21 @@ class ActionCall:
             return self._run()
         except InputRequired as asked:
             direct = DirectAnswers(request, asked.questions)
-            if not direct.suit:
+            if not (direct.suit or (self.by_person and all(map(_is_form, asked.questions)))):
                 raise
-            if action.destructive:
+            if action.destructive and not self.by_person:
                 direct.check()
             return self._ask_directly(direct)
 
     def _run(self) -> ToolResult:
         request = self.request
         values, entries = self.action.validate(request, self.arguments)
-        asks_user = request.mcp.can("elicitation")
-        is_confirmed = self.confirm_token is not None and self._redeem()
+        # A person confirms the call with the form that the caller has filled in, on a page.
+        asks_user = request.mcp.can("elicitation") and not self.by_person
+        if self.by_person:
+            is_confirmed = self._has_consent()
+        else:
+            is_confirmed = self.confirm_token is not None and self._redeem()
         steps: list[Callable[[], Any]] = [lambda: self.action.answers(request, values)]
         if asks_user and not is_confirmed:
             # The user fills in the form, whatever the model has put into it.
@@ -116,7 +144,7 @@ class ActionCall:
 
         # A client that cannot ask shows to its user what it has to confirm.
         if not is_confirmed and not asks_user:
-            if self.confirm_token is not None:
+            if self.confirm_token is not None and not self.by_person:
                 return self._ask(self._consent, errors=[Confirmation.CHANGED])
             is_filled_in = bool(self.form and request.mcp.answers.seen)
             if self.confirms or is_filled_in:
@@ -168,15 +196,26 @@ class ActionCall:
         self._check_form()
         return True
 
+    def _has_consent(self) -> bool:
+        """Return whether a person has confirmed the call, False if nobody has been asked yet."""
+        consent = self.request.mcp.consent
+        if consent is None:
+            return False
+        if consent.digest not in (self.confirmation.digest, self._filled_in().digest):
+            raise ToolError(CHANGED)
+        return True
+
+    def _confirmation(self, bound: Mapping[str, Any]) -> Confirmation:
+        kind = PersonConfirmation if self.by_person else Confirmation
+        return kind(self.request, self.action.key, bound, self.rows)
+
     def _filled_in(self) -> Confirmation:
         """Return the confirmation of the call with exactly this form."""
-        bound = {"arguments": self.arguments, "form": self.form}
-        return Confirmation(self.request, self.action.key, bound, self.rows)
+        return self._confirmation({"arguments": self.arguments, "form": self.form})
 
     def _with_form(self) -> Confirmation:
         """Return the confirmation of the call with the answers to a form that its preview asks for."""
-        bound = {"arguments": self.arguments, "asks": "form"}
-        return Confirmation(self.request, self.action.key, bound, self.rows)
+        return self._confirmation({"arguments": self.arguments, "asks": "form"})
 
     # Running
 
@@ -311,7 +350,15 @@ class ActionCall:
     def _preview(self, confirmation: Confirmation, message: str, needed: str, more: Mapping[str, Any]) -> ToolResult:
         shown = {"action": self.action.name, "model": self.exposure.label, **more}
         labels = self.selection.labels
-        return confirmation.preview(message, shown, needed, rows=len(self.rows), objects=labels)
+        if not self.by_person:
+            return confirmation.preview(message, shown, needed, rows=len(self.rows), objects=labels)
+        if more.get("errors") or more.get("form", {}).get("properties"):
+            return ToolResult(structured={**shown, "message": message, "next": FILL_IN}, is_error="errors" in more)
+        shown |= {"arguments": dict(self.arguments), "rows": len(self.rows), "objects": labels}
+        preview = ActionPreview(message, {name: value for name, value in shown.items() if value}, self)
+        confirmation.confirm(None, preview)
+        # A person has confirmed it, and now the action asks once more.
+        raise ToolError(CHANGED)
 
     def _ask_directly(self, direct: DirectAnswers) -> ToolResult:
         """Return what an admin action asks before it runs, for the client to answer and confirm in its next call."""
@@ -334,7 +381,8 @@ class ActionCall:
             if wrong:
                 return self._page_result(page, wrong)
             return self._ask_filled_in(self._page_message(page))
-        schema = page.question(self.request) if self.request.mcp.can("elicitation") else None
+        asks_user = self.request.mcp.can("elicitation") and not self.by_person
+        schema = page.question(self.request) if asks_user else None
         if schema is None:
             return self._page_result(page)
         self.asked = self.confirmation.question("_form", self._shown(self._page_message(page)), schema)
@@ -384,3 +432,8 @@ class ActionCall:
         raise ToolError(
             "The action asked again and nothing was changed: it has more than one page. Run it in the admin."
         )
+
+
+def _is_form(question: Question) -> bool:
+    """Return whether arguments can answer a question."""
+    return question.method == question.ELICITATION and "requestedSchema" in question.params

@@ -23,7 +23,8 @@ class ActionOptions:
     ``permissions`` are names for ``has_<name>_permission``; as in the admin, a caller needs one of them, here for every
     selected row. ``destructive``: True asks before the action runs, False declares it harmless. None, which an
     action of an admin has that says nothing, asks unless the action needs only the view permission.
-    ``atomic`` runs the action in one transaction. ``asks`` says that it uses ``request.mcp.ask()``.
+    ``atomic`` runs the action in one transaction. ``asks`` says that it uses ``request.mcp.ask()``. ``confirm`` says
+    who confirms it, in place of the exposure's option.
     """
 
     permissions: tuple[str, ...] = ("change",)
@@ -32,6 +33,7 @@ class ActionOptions:
     read_only: bool = False
     atomic: bool = True
     asks: bool = False
+    confirm: Any = None
 
 
 class Action:

@@ -255,6 +255,7 @@ class ModelExposure:
     as long. ``search_terms`` are other words for the rows, such as synonyms, by which ``list_models`` finds the model.
     ``undo = False`` says that nothing is kept to take changes of the rows back. ``dry_run = False`` says that the hooks
     that write rows must not run in a transaction that is rolled back, because they do more than the database undoes.
+    ``confirm`` says who confirms writes that ask, in place of the setting ``CONFIRM``.
     """
 
     fields: Sequence[str] | str | None = None
@@ -273,6 +274,7 @@ class ModelExposure:
     cache_ttl_ms: int | None = None
     undo: bool = True
     dry_run: bool = True
+    confirm: Any = None
     form: type[ModelForm[Any]] | None = None
     inlines: Sequence[type[InlineModelAdmin[Any, Any]]] | None = None
     serializer_class: type[BaseSerializer[Any]] | None = None

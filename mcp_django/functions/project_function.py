@@ -15,6 +15,7 @@ from asgiref.sync import async_to_sync, sync_to_async
 from django.core.exceptions import ObjectDoesNotExist, PermissionDenied, ValidationError
 from django.http import Http404
 
+from ..context.person_consent import PersonNeeded
 from ..exceptions import InputRequired, ToolError
 from ..schema.arguments import ArgumentSchema
 from ..schema.container_types import MISSING
@@ -109,9 +110,14 @@ class ProjectFunction:
                 return self.asked.answers(request, arguments)
             return {}
         found: dict[str, Any]
-        found, _ = InputRequired.together(
-            [partial(self.asked.answers, request, arguments), partial(self.confirm, request, arguments)]
-        )
+        try:
+            found, _ = InputRequired.together(
+                [partial(self.asked.answers, request, arguments), partial(self.confirm, request, arguments)]
+            )
+        except PersonNeeded:
+            # A person confirms the call with all its answers.
+            self.asked.answers(request, arguments)
+            raise
         return found
 
     async def _call_async(self, request: MCPRequest, arguments: Mapping[str, Any], finish: Callable[[Any], T]) -> T:

@@ -248,6 +248,27 @@ def live() -> Q:
     return Q(expires__gt=now) | renewed
 
 
+def family_of(token: str) -> UUID | None:
+    """Return the family of the refresh token that came with the access token of this checksum, None without one."""
+    return TokenFacts._default_manager.filter(pk=token).values_list("family", flat=True).first()
+
+
+def still_granted(token: str, family: str | None, facts: Mapping[str, Any], user: Any) -> bool:
+    """Return whether the access stands that was given with the access token of this checksum, "" for no token.
+
+    That is the token, or one that its client has got for it by a refresh, in the same ``family``; with what vouches for
+    it in the ``facts``.
+    """
+    if not stands(facts, user.pk):
+        return False
+    if not token:
+        return True
+    mine = Q(token_checksum=token)
+    if family is not None:
+        mine |= Q(refresh_token__token_family=family)
+    return bool(get_access_token_model()._default_manager.filter(mine, live(), user=user).exists())
+
+
 def end_access(tokens: Collection[Any]) -> None:
     """Revoke access tokens, with their refresh tokens and all tokens of the same families.
 

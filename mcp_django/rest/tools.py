@@ -17,6 +17,7 @@ from django.core.exceptions import ImproperlyConfigured
 from rest_framework.viewsets import ViewSetMixin
 
 from ..context.confirmation import Confirmation, one_line
+from ..context.person_consent import PersonConfirmation, needs_person
 from ..context.previews import Preview
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
@@ -147,7 +148,9 @@ class ViewSetTool(Tool):
         own = {name: value for name, value in given.items() if name != "confirm_token"}
         text = orjson.dumps(shown, default=str).decode()
         message = f"{self.title}: this cannot be undone by itself."
-        confirmation = Confirmation(request, self.name, own, [text])
+        by_person = needs_person(deletes=self.route.method == "delete", rows=1)
+        kind = PersonConfirmation if by_person else Confirmation
+        confirmation = kind(request, self.name, own, [text])
         question = f"{message}\n\n{one_line(text)[:MAX_SHOWN]}"
         return confirmation.confirm(token, Preview(message, question, {"shown": shown}))
 

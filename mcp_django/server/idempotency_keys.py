@@ -23,6 +23,7 @@ from django.utils import timezone
 
 from ..conf import settings
 from ..context.database_errors import Trouble
+from ..context.person_consent import PersonNeeded
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..exceptions import Cancelled, InputRequired, ToolError
@@ -130,7 +131,7 @@ class Once:
         except OutcomeUnknown:
             # Something may have been changed: the key stays.
             raise
-        except (ToolError, InputRequired):
+        except (ToolError, InputRequired, PersonNeeded):
             # Nothing was changed, so delete the key; inside a transaction, the rollback does that.
             if not self.atomic:
                 self._release()
@@ -145,7 +146,7 @@ class Once:
         try:
             result = await work()
         except BaseException as error:
-            if isinstance(InputRequired.merged(error), (ToolError, InputRequired)):
+            if isinstance(InputRequired.merged(error), (ToolError, InputRequired, PersonNeeded)):
                 await sync_to_async(self._release)()
             raise
         return await sync_to_async(self._keep)(result)

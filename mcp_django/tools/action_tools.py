@@ -10,11 +10,12 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db.models.options import Options
 
 from ..conf import settings
+from ..context.person_consent import may_need_person
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..emulation.action_calls import ActionCall
 from ..emulation.picked_rows import Selection
-from ..exceptions import NotPermitted, ToolError
+from ..exceptions import NotFound, NotPermitted, ToolError
 from ..exposures.declared_actions import Action
 from ..exposures.model_exposure import ModelExposure
 from ..orm.access import ModelAccess, access_of
@@ -114,6 +115,10 @@ class ActionTool(Tool):
 
     def is_atomic(self, request: MCPRequest, arguments: Mapping[str, Any]) -> bool:
         return self.action.atomic
+
+    def may_need_person(self, request: MCPRequest, arguments: Mapping[str, Any]) -> bool:
+        """Return whether a person has to confirm some calls of the action."""
+        return may_need_person(self.action.options.confirm, self.action.exposure.confirm)
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         # An action can ask without having declared it, so accept answers with any token.
@@ -242,6 +247,14 @@ class RunAction(Tool):
             return _find_action(model, arguments.get("action")).atomic
         except ToolError:
             return True
+
+    def may_need_person(self, request: MCPRequest, arguments: Mapping[str, Any]) -> bool:
+        """Return whether a person has to confirm some runs of the action."""
+        try:
+            action = _find_action(Arguments(arguments).model(request), arguments.get("action"))
+        except (NotFound, ToolError):
+            return False
+        return may_need_person(action.options.confirm, action.exposure.confirm)
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         given = Arguments.of_write(arguments, self.input_schema["properties"], required=["model", "action"])

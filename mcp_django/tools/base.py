@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from ..conf import settings
+from ..context.person_consent import may_need_person
 from ..context.tool_results import ToolResult
 from ..scopes import Scope
 
@@ -91,6 +92,10 @@ class Tool:
     def may_repeat(self, request: MCPRequest, arguments: Mapping[str, Any]) -> bool:
         """Return whether the caller may still see the result of an earlier call of the tool (base class: True)."""
         return True
+
+    def may_need_person(self, request: MCPRequest, arguments: Mapping[str, Any]) -> bool:
+        """Return whether there are calls of the tool that only a person can confirm."""
+        return may_need_person()
 
     def is_atomic(self, request: MCPRequest, arguments: Mapping[str, Any]) -> bool:
         """Return whether a tool's call runs in one transaction, undone when the call fails. The base class says no."""

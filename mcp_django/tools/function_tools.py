@@ -10,6 +10,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from ..conf import settings
 from ..context.confirmation import Confirmation, quoted
+from ..context.person_consent import PersonConfirmation, may_need_person, needs_person
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..exceptions import ToolError
@@ -33,7 +34,8 @@ class FunctionTool(AskingTool):
     content blocks. A call is confirmed first, unless the tool is ``read_only`` or declared harmless by
     ``destructive=False``. Without ``scopes`` a read-only tool needs "mcp:read" and any other "mcp:write". ``asks`` says
     that the function uses ``request.mcp.ask()``: the schema then has arguments for the answers of clients that cannot
-    ask their user. A parameter of :class:`~mcp_django.functions.asked_parameters.Ask` implies ``asks``.
+    ask their user. A parameter of :class:`~mcp_django.functions.asked_parameters.Ask` implies ``asks``. ``confirm``
+    says who confirms a call, in place of the setting ``CONFIRM``.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class FunctionTool(AskingTool):
         input_schema: Mapping[str, Any] | None = None,
         structured: bool | None = None,
         asks: bool = False,
+        confirm: Any = None,
         meta: Mapping[str, Any] | None = None,
     ) -> None:
         self.name = name or function.__name__
@@ -70,6 +73,7 @@ class FunctionTool(AskingTool):
         self.read_only = read_only
         self.destructive = destructive
         self.confirms = destructive and not read_only
+        self.confirmed_by = confirm
         self.input_schema = self._read_schema(asks)
         if self.confirms:
             self.function.confirm = self._confirm
@@ -114,9 +118,12 @@ class FunctionTool(AskingTool):
         given = "; ".join(f"{name} = {quoted(value)}" for name, value in arguments.items())
         told = f"\nWith {given}" if given else ""
         bound = {name: str(value) for name, value in arguments.items()}
-        Confirmation(request, self.name, bound, ()).ask(
-            f"{self.title}: this cannot be undone by itself. Confirm it.{told}"
-        )
+        kind = PersonConfirmation if needs_person(self.confirmed_by) else Confirmation
+        kind(request, self.name, bound, ()).ask(f"{self.title}: this cannot be undone by itself. Confirm it.{told}")
+
+    def may_need_person(self, request: MCPRequest, arguments: Mapping[str, Any]) -> bool:
+        """Return whether a person has to confirm calls of the function tool."""
+        return self.confirms and may_need_person(self.confirmed_by)
 
     def has_permission(self, request: MCPRequest) -> bool:
         """Return whether the caller may use the function tool, by its permissions and its own condition."""

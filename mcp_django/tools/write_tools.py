@@ -12,6 +12,7 @@ from django.db.models import Model
 
 from ..conf import settings
 from ..context.confirmation import Confirmation
+from ..context.person_consent import may_need_person
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..differences.bulk_writes import BulkDeletion, BulkUpdate
@@ -67,6 +68,13 @@ class WriteTool(Tool):
 
     def is_atomic(self, request: MCPRequest, arguments: Mapping[str, Any]) -> bool:
         return True
+
+    def may_need_person(self, request: MCPRequest, arguments: Mapping[str, Any]) -> bool:
+        """Return whether a person has to confirm some creates, updates or deletions of the model."""
+        try:
+            return may_need_person(Arguments(arguments).model(request).exposure.confirm)
+        except (NotFound, ToolError):
+            return False
 
     def may_repeat(self, request: MCPRequest, arguments: Mapping[str, Any]) -> bool:
         """Return whether a create, update or delete may run again: the caller may still write to the model and row."""
@@ -252,6 +260,12 @@ class WriteRecords(WriteTool):
         """Return whether the caller may write in one way at least."""
         access = access_of(request)
         return not settings.READ_ONLY and any(access.may_any(tool.permission) for tool in OPERATIONS.values())
+
+    def may_need_person(self, request: MCPRequest, arguments: Mapping[str, Any]) -> bool:
+        """Return whether a person has to confirm some of the writes."""
+        writes = arguments.get("writes")
+        steps = [step for step in writes if isinstance(step, Mapping)] if isinstance(writes, list) else []
+        return any(super(WriteRecords, self).may_need_person(request, step) for step in steps)
 
     def may_repeat(self, request: MCPRequest, arguments: Mapping[str, Any]) -> bool:
         """Return whether the same writes may be made again: the caller may still make each of them."""

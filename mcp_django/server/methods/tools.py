@@ -14,6 +14,7 @@ from django.db import Error as DatabaseUnavailable
 
 from ...context.database_errors import Trouble, is_unfit
 from ...context.databases import PRIMARY
+from ...context.person_consent import PersonNeeded
 from ...context.request import MCPRequest
 from ...context.tool_results import ToolResult
 from ...exceptions import CallRefused, InputRequired, NotFound, ToolError
@@ -30,6 +31,7 @@ from ...tools.base import Tool
 from ...tools.function_tools import FunctionTool
 from ...tools.refused_calls import RefusedCall
 from ..idempotency_keys import ARGUMENT, Once, take_key
+from ..person_requests import ConsentedCall, PersonRequest
 from .handler_interface import Later, log_failure
 
 # Minimum similarity, from 0 to 1, of the tools suggested for an unknown name, and maximum characters compared.
@@ -75,6 +77,15 @@ def call_tool(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str, An
     arguments = dict(params.get("arguments") or {})
     if request.mcp.version in Revisions.MIRRORED and _mirrors(tool):
         ParamHeader.check_all(tool.input_schema, arguments, request.mcp.param_headers)
+    asking = None
+    if record.writes and request.mcp.consent is None and tool.may_need_person(request, arguments):
+        asking = PersonRequest(request, tool, arguments)
+        try:
+            known = asking.known()
+        except ToolError as error:
+            return RefusedCall(request, tool, arguments, error).result()
+        if known is not None:
+            return known
     try:
         key = take_key(tool, arguments) if ARGUMENT in arguments else ""
         record.is_keyed = bool(key)
@@ -82,7 +93,7 @@ def call_tool(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str, An
             arguments = tool.take_answers(request, arguments)
     except ToolError as error:
         return RefusedCall(request, tool, arguments, error).result()
-    call = ToolCall(request, tool, arguments, key)
+    call = ToolCall(request, tool, arguments, key, asking)
     if tool.is_async:
         return Later(call.run_async, is_async=True)
     return Later(call.run) if tool.slow else call.run()
@@ -124,12 +135,16 @@ def _mirrors(tool: Tool) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """Handler of one ``tools/call``, which runs the tool only once for an idempotency ``key``, if it has one."""
+    """Handler of one ``tools/call``, which runs the tool only once for an idempotency ``key``, if it has one.
+
+    ``asking`` asks a person, where only they can confirm the call.
+    """
 
     request: MCPRequest
     tool: Tool
     arguments: dict[str, Any]
     key: str
+    asking: PersonRequest | None = None
 
     def run(self) -> dict[str, Any]:
         """Run the tool of ``tools/call`` and return its result, or the error that the AI model gets."""
@@ -140,11 +155,33 @@ class ToolCall:
             assert isinstance(result, ToolResult)
             return result
 
-        try:
+        def once() -> dict[str, Any]:
             if self.key:
                 return Once(self.request, self.tool, self.arguments, self.key).run(work)
             return work().to_wire()
+
+        try:
+            if self.request.mcp.consent is not None:
+                return ConsentedCall(self.request, self.tool, self.arguments).run(once)
+            try:
+                return once()
+            except PersonNeeded as needed:
+                return self.ask_person(needed)
         except (InputRequired, Exception) as error:
+            return self.failed(error)
+
+    def ask_person(self, needed: PersonNeeded) -> dict[str, Any]:
+        """Keep the call until a person has confirmed it, and return what the client shows its user.
+
+        Raises ``InputRequired`` if the client opens pages for its user.
+        """
+        arguments = {**self.arguments, ARGUMENT: self.key} if self.key else self.arguments
+        asking = self.asking or PersonRequest(self.request, self.tool, arguments)
+        try:
+            return asking.open(needed, arguments).to_wire()
+        except InputRequired:
+            raise
+        except Exception as error:
             return self.failed(error)
 
     async def run_async(self) -> dict[str, Any]:
@@ -155,13 +192,21 @@ class ToolCall:
             assert isinstance(result, Awaitable)
             return await result
 
-        try:
+        async def once() -> dict[str, Any]:
             if self.key:
-                once = await sync_to_async(Once)(self.request, self.tool, self.arguments, self.key)
-                return await once.run_async(work)
+                stored = await sync_to_async(Once)(self.request, self.tool, self.arguments, self.key)
+                return await stored.run_async(work)
             return (await work()).to_wire()
+
+        try:
+            if self.request.mcp.consent is not None:
+                consented = await sync_to_async(ConsentedCall)(self.request, self.tool, self.arguments)
+                return await consented.run_async(once)
+            return await once()
         except BaseException as raised:
             error = InputRequired.merged(raised)
+            if isinstance(error, PersonNeeded):
+                return await sync_to_async(self.ask_person)(error)
             if not isinstance(error, (InputRequired, Exception)):
                 raise error from None
             return self.failed(error)

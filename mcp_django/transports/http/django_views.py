@@ -24,6 +24,7 @@ from ...sites import MCPSite
 from ..server_card import card
 from . import http_with_sse
 from .asgi_consumer import LARGE, WRITE_TIMEOUT, cut_off
+from .confirmation_page import confirmation_urls
 from .file_links import file_urls
 from .http_exchange import DJANGOS_REQUEST, Response
 from .stream_registry import registry
@@ -32,12 +33,13 @@ from .streamable_http import StreamableExchange, as_application
 
 def url_patterns(site: MCPSite, *, sse: bool = False) -> list[URLPattern]:
     """Return the URL patterns of an endpoint, or of HTTP with SSE, relative to the mount."""
+    more = [*file_urls(site), *confirmation_urls(site)]
     if sse:
-        return [re_path(r"^(?:/messages|/)?$", sse_endpoint(site), name="sse"), *file_urls(site)]  # type: ignore[arg-type]
+        return [re_path(r"^(?:/messages|/)?$", sse_endpoint(site), name="sse"), *more]  # type: ignore[arg-type]
     return [
         re_path(r"^(?:/)?$", endpoint(site), name="endpoint"),  # type: ignore[arg-type]
         re_path(r"^(?:/)?server-card/?$", card_view(card), name="card"),
-        *file_urls(site),
+        *more,
     ]
 
 

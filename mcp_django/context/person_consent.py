@@ -1,0 +1,90 @@
+"""The yes of a person: calls that only their user can confirm, signed in to the site, on a page of it.
+
+The setting ``CONFIRM`` says which calls these are, or the option ``confirm`` of an exposure, an action or a function
+tool. Such a call ends where it would ask: :class:`PersonNeeded` leaves its transaction. The server keeps the call, and
+runs it again with a :class:`Consent` once the person has said yes on the page. Nothing that a client sends is a yes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from ..conf import settings
+from ..exceptions import ToolError
+from .confirmation import Confirmation
+from .previews import Preview
+from .tool_results import ToolResult
+
+PERSON: Final = "person"
+# Why a call that a person has confirmed is not made.
+CHANGED: Final = "The rows have changed since the user was asked: it would no longer do what was shown."
+
+
+class PersonNeeded(BaseException):
+    """Raised when a call has to wait until a person has confirmed it on a page.
+
+    It is a ``BaseException``, so that open transactions roll back and a tool's own ``except Exception`` does not
+    swallow it. ``digest`` is that of the call as ``preview`` shows it.
+    """
+
+    def __init__(self, digest: str, preview: Preview) -> None:
+        super().__init__("a person has to confirm this")
+        self.digest = digest
+        self.preview = preview
+
+
+@dataclass(slots=True)
+class Consent:
+    """The yes of a person under which a call runs.
+
+    ``digest`` is that of the call as they were shown it, ``change`` the number of the request, and ``by`` their name.
+    The write puts what it has done into ``done``, as columns of a change. ``is_late`` says that somebody else has
+    decided before.
+    """
+
+    digest: str
+    change: int
+    by: str
+    is_late: bool = False
+    done: dict[str, Any] = field(default_factory=dict)
+
+
+class PersonConfirmation(Confirmation):
+    """The confirmation of a call that only a person can confirm, on a page: no answer of a client, and no token."""
+
+    def confirm(self, token: Any, preview: Preview, *, again: bool = False) -> ToolResult | None:
+        """Return None if a person has confirmed exactly this call.
+
+        Raises:
+            PersonNeeded: nobody has been asked yet.
+            ToolError: the call would no longer do what the person was shown.
+        """
+        consent = self.request.mcp.consent
+        if consent is None:
+            raise PersonNeeded(self.digest, preview)
+        if consent.digest != self.digest:
+            raise ToolError(CHANGED)
+        return None
+
+    def ask(self, message: str) -> None:
+        """Return if a person has confirmed the call, or raise as :meth:`confirm` does."""
+        self.confirm(None, Preview(message, message, {}))
+
+
+def needs_person(*declared: Any, deletes: bool = False, rows: int = 0) -> bool:
+    """Return whether only a person can confirm a call that asks.
+
+    The first of the declared options that is not None decides, or else the setting ``CONFIRM``: "person" or "model", or
+    a dict that says it for deletions, and for more than so many rows.
+    """
+    rule = next((option for option in declared if option is not None), settings.CONFIRM)
+    if not isinstance(rule, Mapping):
+        return bool(rule == PERSON)
+    most = rule.get("rows")
+    return (deletes and rule.get("delete") == PERSON) or (most is not None and rows > most)
+
+
+def may_need_person(*declared: Any) -> bool:
+    """Return whether there are calls under the first of the declared options that only a person can confirm."""
+    rule = next((option for option in declared if option is not None), settings.CONFIRM)
+    return bool(rule != "model")

@@ -1,0 +1,95 @@
+"""The difference of a write as tables for people, from its JSON as it was kept: one table a model, before and after."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+from django.core.exceptions import FieldDoesNotExist
+
+KINDS: Final = ("changed", "added", "deleted")
+# Maximum characters of a value.
+MAX_VALUE: Final = 300
+NOTHING: Final = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class TableCell:
+    """A column before and after, as text; ``name`` is the column's in words."""
+
+    name: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class TableRow:
+    """A row, or a row of an inline of the row above; ``kind`` is what happens to it."""
+
+    kind: str
+    label: str
+    cells: Sequence[TableCell]
+    inline: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DifferenceTable:
+    """The rows of one model; ``counts`` are pairs of kind and number of all rows that differ."""
+
+    name: str
+    counts: Sequence[tuple[str, int]]
+    rows: Sequence[TableRow]
+
+
+def tables_of(difference: Mapping[str, Any], site: Any) -> list[DifferenceTable]:
+    """Return the tables of a difference, which is ``Difference.to_wire()`` as it was kept; ``site`` knows the names of
+    models and columns."""
+    found = []
+    for label, counts in difference.get("counts", {}).items():
+        if isinstance(counts, int):
+            # Rows of models that the caller does not see.
+            continue
+        exposure = site.exposures_by_label.get(label)
+        opts = exposure.opts if exposure is not None else None
+        rows = [row for kind in KINDS for row in _rows(kind, difference.get(kind, {}).get(label, ()), opts)]
+        name = str(opts.verbose_name_plural) if opts is not None else label
+        found.append(DifferenceTable(name, list(counts.items()), rows))
+    return found
+
+
+def _rows(kind: str, rows: Sequence[Any], opts: Any) -> Iterator[TableRow]:
+    for row in rows:
+        if kind == "deleted":
+            yield TableRow(kind, str(row[1]), ())
+            continue
+        yield TableRow(kind, str(row["label"]), list(_cells(row["columns"], kind, opts)))
+        for inline, items in row.get("inlines", {}).items():
+            for item in items:
+                of_item = next(name for name in KINDS if name in item)
+                cells = [] if of_item == "deleted" else list(_cells(item[of_item], of_item, None))
+                yield TableRow(of_item, str(item.get("pk", "")), cells, inline)
+
+
+def _cells(columns: Mapping[str, Any], kind: str, opts: Any) -> Iterator[TableCell]:
+    for name, value in columns.items():
+        before, after = value if kind == "changed" else (None, value)
+        yield TableCell(_name(name, opts), in_words(before), in_words(after))
+
+
+def _name(name: str, opts: Any) -> str:
+    if opts is None:
+        return name
+    try:
+        return str(getattr(opts.get_field(name), "verbose_name", name))
+    except FieldDoesNotExist:
+        return name
+
+
+def in_words(value: Any) -> str:
+    """Return a JSON value as text for people; of a related row its label."""
+    if isinstance(value, list) and len(value) == 2 and isinstance(value[1], str):
+        value = value[1]
+    if value is None or value == "":
+        return NOTHING
+    text = value if isinstance(value, str) else orjson.dumps(value, default=str).decode()
+    return text if len(text) <= MAX_VALUE else f"{text[:MAX_VALUE]}…"

@@ -1,0 +1,112 @@
+"""The page on which a person confirms or refuses a call, at the address of the endpoint.
+
+It takes nothing but the session of the very user whose call it is: a request with a bearer token gets nothing.
+"""
+
+from typing import Any, Final
+
+from django.contrib.auth import get_user
+from django.contrib.auth.decorators import login_not_required
+from django.contrib.auth.mixins import LoginRequiredMixin
+from django.contrib.auth.models import AnonymousUser
+from django.db import connections, router, transaction
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
+from django.urls import URLPattern, re_path
+from django.utils import timezone
+from django.utils.decorators import method_decorator
+from django.views.generic import TemplateView
+
+from ...context.untrusted_text import plain
+from ...differences.difference_tables import in_words, tables_of
+from ...differences.kept_changes import MAX_KEY, KeptChange, owner_of
+from ...models import Change
+from ...oauth.page_frame import PageMixin
+from ...oauth.resource_urls import resource_url, same_resource
+from ...server.kept_calls import KeptCallExecutor
+from ...server.person_requests import PAGE
+from ...sites import MCPSite
+
+State = Change.State
+SAID_NO: Final = "The user has said no."
+# Members of what is shown of a call that was not tried, which the page lists.
+LISTED: Final = ("arguments", "filled_in")
+
+
+def confirmation_urls(site: MCPSite) -> list[URLPattern]:
+    """Return the URL pattern of the page, relative to the site's endpoint."""
+    view: Any = ConfirmationView.as_view(site=site)
+    for alias in connections:
+        # The call that is confirmed has a transaction of its own.
+        view = transaction.non_atomic_requests(using=alias)(view)
+    return [re_path(rf"^(?:/)?{PAGE}/(?P<number>[0-9]{{1,18}})/?$", view, name=PAGE)]
+
+
+@method_decorator(login_not_required, name="dispatch")
+class ConfirmationView(PageMixin, LoginRequiredMixin, TemplateView):
+    """The page of one request for a person's yes: what the call would do, Yes and No, and how it ended."""
+
+    template_name = "mcp_django/confirm.html"
+    site: Any = None
+
+    def setup(self, request: HttpRequest, *args: Any, **kwargs: Any) -> None:
+        """Take the user of the session, whatever middleware has made of other credentials."""
+        super().setup(request, *args, **kwargs)
+        is_bearer = request.META.get("HTTP_AUTHORIZATION", "").strip().lower().startswith("bearer")
+        request.user = AnonymousUser()
+        if not is_bearer and hasattr(request, "session"):
+            request.user = get_user(request)
+
+    def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        """Show the call, or how it ended."""
+        kept = self._kept()
+        return self.render_to_response(self._context(kept))
+
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        """Make the call, or refuse it, and show how it ended."""
+        kept = self._kept()
+        who: Any = request.user
+        by = str(who.get_username())
+        if "yes" in request.POST:
+            KeptCallExecutor(kept, self.site, request, by).run()
+        elif "no" in request.POST:
+            kept.claim(State.WAITING, State.REFUSED, decided=timezone.now(), by=by, outcome=SAID_NO)
+        return HttpResponseRedirect(request.get_full_path())
+
+    def _kept(self) -> KeptChange:
+        """Return the request of this page; raise ``Http404`` unless it is one of this user at this endpoint."""
+        number = int(self.kwargs["number"])
+        owner = owner_of(self.request.user)
+        rows = Change.objects.using(router.db_for_write(Change)).filter(user=owner, site=self.site.name, digest__gt="")
+        change = rows.filter(pk=number).first() if owner and number <= MAX_KEY else None
+        endpoint = resource_url(self.request, self.request.path_info.rpartition(f"/{PAGE}/")[0])
+        if change is None or not same_resource(change.resource, endpoint):
+            raise Http404
+        return KeptChange(change)
+
+    def _context(self, kept: KeptChange) -> dict[str, Any]:
+        change = kept.change
+        is_late = change.expires is not None and change.expires <= timezone.now()
+        state = change.state
+        if state == State.WAITING and is_late:
+            state = State.EXPIRED.value
+        context: dict[str, Any] = {
+            "state": state,
+            "change": change,
+            "client": plain(change.client_name or change.client_id),
+            "outcome": plain(change.outcome, 200),
+        }
+        shown = kept.shown
+        if state == State.WAITING and isinstance(shown, dict):
+            difference = shown.get("difference") or {}
+            context |= {
+                "tables": tables_of(difference, self.site),
+                "difference": difference,
+                "others": difference.get("counts", {}).get("other", 0),
+                "shown": shown,
+                "given": [
+                    (name, in_words(value)) for part in LISTED for name, value in (shown.get(part) or {}).items()
+                ],
+                "objects": shown.get("objects") or [],
+                "not_tried": difference.get("not_tried") or shown.get("not_tried") or [],
+            }
+        return context
