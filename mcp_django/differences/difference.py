@@ -1,5 +1,7 @@
 """What a write does, as its caller sees it: rows and columns before and after, and the same in one line."""
 
+import json
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +23,8 @@ SET_WHEN_WRITTEN: Final = "(set when written)"
 MAX_VALUE: Final = 40
 MAX_COLUMNS: Final = 4
 ELLIPSIS: Final = "…"
+# What separates the parts of a sentence.
+SIGNS: Final = re.compile(r"[;:]|->|\n")
 
 
 @dataclass(slots=True)
@@ -53,8 +57,8 @@ class RowDifference:
 
     @property
     def row(self) -> ShownRow:
-        """The row as it is afterwards, or was before it was deleted."""
-        row = self.after or self.before
+        """The row as it is known: as it was before, or as it is made."""
+        row = self.before or self.after
         assert row is not None
         return row
 
@@ -214,8 +218,8 @@ def _changes(rows: Sequence[RowDifference], told: Telling) -> Iterator[str]:
         if number == MAX_COLUMNS:
             yield f"{len(columns) - MAX_COLUMNS} more columns"
             return
-        before = {_in_words(old, told) for old, _ in pairs}
-        after = {_in_words(new, told) for _, new in pairs}
+        before = {_in_words(rows[0].model, name, old, told) for old, _ in pairs}
+        after = {_in_words(rows[0].model, name, new, told) for _, new in pairs}
         is_all = len(pairs) == len(rows)
         if is_all and len(before) == len(after) == 1:
             yield f"{name} {before.pop()} -> {after.pop()}"
@@ -225,17 +229,21 @@ def _changes(rows: Sequence[RowDifference], told: Telling) -> Iterator[str]:
             yield name
 
 
-def _in_words(value: Any, told: Telling) -> str:
-    """Return a value of a result in words; of a related row its label."""
-    if isinstance(value, list) and len(value) == 2 and isinstance(value[1], str):
-        value = value[1]
+def _in_words(model: ModelAccess, name: str, value: Any, told: Telling) -> str:
+    """Return a value of a column in words; of related rows their labels."""
+    field = model.exposure.options.model_fields.get(name)
+    if isinstance(value, list) and field is not None and field.is_relation:
+        pairs = value if field.many_to_many else [value]
+        value = ", ".join(str(label or key) for key, label in pairs)
     if value is None or value == "":
         return "nothing"
-    return told(str(value))
+    return told(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
 def _plain(value: str) -> str:
-    """Return a label or a value in one line."""
+    """Return a label or a value in one line, in quotes if it could be taken for the sentence's own words."""
+    if SIGNS.search(value):
+        return _quoted(value)
     text = one_line(value)
     return text if len(text) <= MAX_VALUE else f"{text[: MAX_VALUE - 1]}{ELLIPSIS}"
 

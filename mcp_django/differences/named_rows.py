@@ -206,7 +206,7 @@ def _rows(arguments: Arguments, by: Sequence[str]) -> list[dict[str, Any]]:
             raise ToolError(
                 f"Row {number} of rows has no {', '.join(missing)}: each is named by {key}. Nothing was changed."
             )
-        if len(row) == len(by):
+        if len(row) == len(by) and not arguments.flag("create_missing"):
             raise ToolError(f"Row {number} of rows has no values to save. Nothing was changed.")
         read.append(row)
     return read

@@ -295,6 +295,8 @@ class RowSaving(Write):
         now = vars(self.row)
         differ = {name for name, attribute in attributes.items() if before.get(attribute) != now.get(attribute)}
         names = [name for name in self.model.fields_of(old) if name in after and name in differ]
+        if not names:
+            return {}
         page = show_rows(self.model, [old], Column.all(self.exposure, names), settings.TEXT_CHARS)
         return {name: [value, after[name]] for name, value in zip(page.names, page.rows[0], strict=True)}
 
