@@ -13,7 +13,7 @@ from ..exceptions import NotFound
 from ..orm.access import access_of
 from ..orm.tool_arguments import Arguments
 from ..scopes import Scope
-from .base import IDEMPOTENCY_KEY, Tool
+from .base import Tool
 
 WRITES: Final = ("change", "add", "delete")
 
@@ -23,21 +23,22 @@ class UndoChange(Tool):
 
     name = "undo_change"
     title = "Take a change back"
-    description = "Take back a write, by the number in its result"
+    description = "Take back a write, by the change in its result"
     input_schema: Mapping[str, Any] = {
         "type": "object",
         "properties": {
             "change": {"type": "integer"},
             "dry_run": {"type": "boolean"},
             "confirm_token": {"type": "string"},
-            "idempotency_key": IDEMPOTENCY_KEY,
         },
         "required": ["change"],
     }
     scopes = frozenset({Scope.WRITE})
     # It can wait for the lock of a row.
     slow = True
+    # It is taken, but not declared: a change is taken back once anyway.
     takes_key = True
+    idempotent = True
 
     def has_permission(self, request: MCPRequest) -> bool:
         """Return whether the caller may write anything."""
