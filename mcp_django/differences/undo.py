@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Final
 
 from django.db import transaction
-from django.db.models import Model
+from django.db.models import Model, QuerySet
 from django.utils import timezone
 from django.utils.text import capfirst
 
@@ -30,7 +30,7 @@ from ..signals import change_undone, rows_changed
 from .cascades import with_parents
 from .differing_rows import Target, key_value
 from .footprints import Footprint, StoredDifference, UnreadableDifference
-from .kept_changes import Changes, KeptChange
+from .kept_changes import SEALED, Changes, KeptChange, fitting
 from .restoring import Conflict, Restoration
 from .row_rights import RowRights, deed_of
 from .stored_rows import Key, Row, stored_table
@@ -210,6 +210,19 @@ def _instance(model: type[Model], using: str, row: Row) -> Model:
         values.setdefault(parent._meta.pk.attname, values[table.key_names[0]])
     names = [field.attname for field in model._meta.concrete_fields if field.attname in values]
     return model.from_db(using, names, [values[name] for name in names])
+
+
+class OthersChanges(Changes):
+    """The changes that anybody made through the site of a request, for somebody who may take back those of others.
+
+    What they write is kept as their own.
+    """
+
+    @property
+    def rows(self) -> QuerySet[Change]:
+        """All changes of the site, without their contents."""
+        where = fitting({"site": self.request.mcp.site.name}, self.using)
+        return Change.objects.using(self.using).filter(**where).defer(*SEALED)
 
 
 class ConflictTexts:

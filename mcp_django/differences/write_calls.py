@@ -91,9 +91,13 @@ class WriteCall:
             is_asked = write.asks or self.request.mcp.consent is not None
             if is_asked and (asked := self._asked(footprint)):
                 return asked
-            with footprint.watching():
-                result = write.perform(footprint)
-            return ToolResult(structured={**result, **self._kept(footprint)})
+            return ToolResult(structured=self.perform(footprint))
+
+    def perform(self, footprint: Footprint) -> dict[str, Any]:
+        """Make the prepared write and keep it, in the transaction of the caller; return its result."""
+        with footprint.watching():
+            result = self.write.perform(footprint)
+        return {**result, **self._kept(footprint)}
 
     def _track(self, footprint: Footprint) -> None:
         """Read the rows as they are before the write, if that is needed to take it back or to ask."""

@@ -1,5 +1,7 @@
 """Changes are taken back by who made them, byte for byte, or nothing is: also not by who has lost a right."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -7,11 +9,12 @@ import pytest
 from django.contrib import admin
 from django.contrib.admin.models import ADDITION, CHANGE, DELETION, LogEntry
 from django.contrib.auth.models import Permission, User
+from django.db import connection, connections
 from django.db.models.signals import post_save, pre_delete
 from django.utils import timezone
 
-from mcp_django import ModelExposure
-from mcp_django.differences.kept_changes import Changes
+from mcp_django import ModelExposure, ToolError
+from mcp_django.differences.kept_changes import Changes, KeptChange
 from mcp_django.models import Change
 from mcp_django.signals import change_undone
 from mcp_django.tools.undo_change import UndoChange
@@ -405,3 +408,39 @@ def test_only_who_may_write_something_sees_the_tool():
     writer = request_of(make_user("ann", "testapp.view_tag", "testapp.add_tag"))
     assert not UNDO.has_permission(viewer)
     assert UNDO.has_permission(writer)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_undos_at_once_do_it_once():
+    if connection.vendor == "sqlite":
+        pytest.skip("SQLite has one writer at a time.")
+    root = request_of(make_superuser())
+    book = make_book("Dune", price="5.00")
+    number = update(root, book, price="6.00")
+    barrier = threading.Barrier(4)
+
+    def run(_: int) -> str:
+        try:
+            request = request_of(User.objects.get(pk=root.user.pk))
+            barrier.wait()
+            return "undone" if call(UNDO, request, change=number)["undone"] else ""
+        except ToolError as error:
+            return error.message
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(4) as pool:
+        told = sorted(pool.map(run, range(4)))
+    refused = f"Change {number} cannot be taken back: It is undone. Nothing was changed."
+    assert told == [*[refused] * 3, "undone"]
+    assert str(Book.objects.get().price) == "5.00"
+    assert Change.objects.filter(tool="undo_change").count() == 1
+
+
+def test_a_claim_that_somebody_else_has_made_undoes_nothing(root, monkeypatch):
+    book = make_book("Dune", price="5.00")
+    number = update(root, book, price="6.00")
+    monkeypatch.setattr(KeptChange, "claim", lambda *args, **kwargs: False)
+    before = rows()
+    assert "just now" in refusal(UNDO, root, change=number)
+    assert rows() == before
