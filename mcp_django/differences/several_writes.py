@@ -59,6 +59,13 @@ class SeveralWrites(Write):
         databases = {router.db_for_write(step.model.exposure.model) for step in steps}
         if len(databases) > 1:
             raise ToolError("All writes of one call must be in one database. Nothing was changed.")
+        untried = [step.model.exposure.label for step in steps if not step.model.exposure.dry_run]
+        if untried:
+            # What a step does can only be shown by making those before it.
+            raise ToolError(
+                f"{untried[0]} cannot be written together with others, because its hooks must not run to try it. "
+                "Nothing was changed. Use create_record, update_record or delete_record."
+            )
 
     @cached_property
     def trial(self) -> Trial:
@@ -72,10 +79,6 @@ class SeveralWrites(Write):
     @property
     def keeps_undo(self) -> bool:
         return all(step.model.exposure.undo for step in self.steps)
-
-    @property
-    def can_be_tried(self) -> bool:
-        return all(step.model.exposure.dry_run for step in self.steps)
 
     @property
     def bound(self) -> Mapping[str, Any]:

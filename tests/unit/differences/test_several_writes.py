@@ -4,12 +4,13 @@ from decimal import Decimal
 import pytest
 from django.contrib.admin.models import LogEntry
 
+from mcp_django import ModelExposure
 from mcp_django.models import Change
 from mcp_django.testing import MCPClient
 from mcp_django.tools.write_tools import WriteRecords
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.testapp.models import Author, Book, Loan, Tag
-from tests.tool_calls import call, refusal, request_of
+from tests.tool_calls import call, refusal, request_of, site_with
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 
@@ -200,3 +201,21 @@ def test_what_goes_with_a_deletion_is_in_the_one_difference():
     done = client.call("write_records", writes=writes, confirm_token=asked["confirm_token"]).structured
     assert done["written"] == 1
     assert not Book.objects.exists()
+
+
+def test_a_model_whose_hooks_must_not_be_tried_is_written_alone(root):
+    class Exposure(ModelExposure):
+        fields = "__all__"
+        dry_run = False
+
+    site = site_with(Tag)
+    site.register(Book, Exposure)
+    book = make_book("Dune")
+    writes = [
+        {"op": "create", "model": "testapp.tag", "values": {"name": "a"}},
+        {"op": "update", "model": "testapp.book", "pk": book.pk, "values": {"pages": 1}},
+    ]
+    for dry_run in (True, False):
+        text = refusal(WRITE, request_of(root.user, site), writes=writes, dry_run=dry_run)
+        assert text.startswith("testapp.book cannot be written together with others")
+    assert not Tag.objects.exists()
