@@ -27,6 +27,9 @@ QUESTIONS = [
     "What do people complain about in reviews with one star?",
     "Mark the five oldest paid orders as shipped.",
     "Refund the newest delivered order: the parcel arrived broken.",
+    "Raise the prices of all knives by five per cent, rounded to ten cents. Show me first what would change.",
+    "Ada Ibarra is called Ada Evans now, and is there twice: merge the two customers.",
+    "Cancel all pending orders. Then take that back.",
 ]
 
 

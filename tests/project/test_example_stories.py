@@ -95,6 +95,16 @@ def test_one_customer_returns_everything():
     assert customers.filter(number__gte=5, refunded=F("number")).count() == 1
 
 
+def test_one_person_is_there_twice():
+    names = [stories.FORMER_NAME, stories.PRESENT_NAME]
+    former, present = (Customer.objects.get(name=name) for name in names)
+    assert (former.phone, former.city) == (present.phone, present.city)
+    assert former.orders.exists()
+    assert former.reviews.exists()
+    assert present.orders.exists()
+    assert Customer.objects.filter(phone=former.phone).count() == 2
+
+
 def test_one_month_has_an_outage():
     down = datetime(2026, 3, 10, tzinfo=UTC)
     assert not Order.objects.filter(created__gte=down, created__lt=down + stories.OUTAGE)

@@ -42,7 +42,10 @@ def said(values):
 
 
 class Script:
-    """Turns, each a text or a list of calls (tool, arguments); the last one is repeated. Statuses come before them."""
+    """Turns, each a text or a list of calls (tool, arguments); the last one is repeated. Statuses come before them.
+
+    A turn may be a function of the last answer of a tool.
+    """
 
     def __init__(self, turns, statuses=()):
         self.turns, self.statuses, self.requests = list(turns), list(statuses), []
@@ -68,6 +71,8 @@ def serving(script):
             if script.statuses:
                 return self.reply(script.statuses.pop(0), {"error": {"message": f"no: {KEY}"}})
             turn = script.turn()
+            if callable(turn):
+                turn = turn(json.loads(body["messages"][-1]["content"][-1]["content"]))
             return self.reply(200, (anthropic if self.path == "/v1/messages" else openai)(turn))
 
         def reply(self, status, found):
@@ -157,6 +162,73 @@ def test_a_task_passes_only_if_it_is_done_and_nothing_else() -> None:
     assert tried(Script([said([[True]])]), task).why == "the database is not as it should be"
     also = ("update_record", {"model": "shop.supplier", "pk": "1", "values": {"email": "x@y.example"}})
     assert tried(Script([[("update_record", PHONE), also], said([[True]])]), task).why == "changed Supplier"
+
+
+def confirmed(tool, **arguments):
+    """Return the turns of a model that calls a tool, and again with the token of its preview."""
+    return [
+        [(tool, arguments)],
+        lambda preview: [(tool, {**arguments, "confirm_token": preview["confirm_token"]})],
+    ]
+
+
+def of_her(model):
+    return {
+        "op": "update",
+        "model": model,
+        "filters": {"customer": "Ada Ibarra"},
+        "values": {"customer": "Ada Evans"},
+    }
+
+
+SIX_PRICES = {
+    "KIT-0001": "12.50",
+    "KIT-0002": "80",
+    "KIT-0010": "7.90",
+    "OFF-0019": "24",
+    "OUT-0026": "199",
+    "GIF-0033": "31.20",
+}
+OF_MANY_ROWS = {
+    "tasks-9": [
+        [
+            (
+                "update_record",
+                {
+                    "model": "shop.product",
+                    "by": ["sku"],
+                    "rows": [{"sku": sku, "price": price} for sku, price in SIX_PRICES.items()],
+                },
+            )
+        ]
+    ],
+    "tasks-10": confirmed(
+        "update_record",
+        model="shop.product",
+        filters={"category.name": "Knives"},
+        values={"price": {"field": "price*1.05", "round": "0.10"}},
+    ),
+    "tasks-11": confirmed(
+        "write_records",
+        writes=[
+            of_her("shop.order"),
+            of_her("shop.review"),
+            {"op": "delete", "model": "shop.customer", "pk": "Ada Ibarra"},
+        ],
+    ),
+    "tasks-12": [
+        *confirmed("update_record", model="shop.order", filters={"status": "pending"}, values={"status": "cancelled"}),
+        lambda written: [("undo_change", {"change": written["change"]})],
+    ],
+}
+
+
+@pytest.mark.parametrize("name", OF_MANY_ROWS)
+def test_a_task_of_many_rows_takes_one_call_and_a_yes(name) -> None:
+    [task] = [task for task in tasks() if task.id == name]
+    trial = tried(Script([*OF_MANY_ROWS[name], said([[True]])]), task)
+    assert trial.passed, trial.why
+    assert trial.calls == len(OF_MANY_ROWS[name])
 
 
 def test_no_task_is_done_already() -> None:
@@ -249,7 +321,7 @@ def test_the_report_counts_once_and_each_time() -> None:
 def test_questions_are_chosen_by_id_class_and_number() -> None:
     assert [one.id for one in chosen(["totals-2", "tasks"], None)][:2] == ["totals-2", "tasks-1"]
     assert len(chosen([], 7)) == 7
-    assert len(tasks()) == 8
+    assert len(tasks()) == 12
 
 
 def test_a_missing_key_and_a_wrong_call_are_said(monkeypatch) -> None:

@@ -1,7 +1,7 @@
 """What there is to find in the sample data, beside chance.
 
 Products that ran out, products that nobody ever bought, a carrier that takes twice as long as the others, a region that
-grows, a customer who sends everything back, and days on which nothing could be ordered.
+grows, a customer who sends everything back, a customer who is there twice, and days on which nothing could be ordered.
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
 
-from django.db.models import Sum
+from django.db.models import Count, Sum
+from django.utils.text import slugify
 
 from ..models import Customer, Product, StockMovement
 
@@ -28,6 +29,12 @@ PROMISES = {"post": timedelta(days=10), "ups": timedelta(days=3)}
 # The countries whose share grows, and by how much of all orders until today.
 GROWING = ("JP", "IN")
 GROWTH = 0.35
+# One person under the name that she had, and under the one that she has now. No other customer is called so.
+FORMER_NAME, PRESENT_NAME = "Ada Ibarra", "Ada Evans"
+HER_PHONE = "+44 20 7946018"
+HER_COUNTRY = "GB"
+# So few orders that a person can look through them.
+HER_ORDERS = (2, 9)
 OUTAGE_MONTHS_AGO = 5
 OUTAGE = timedelta(days=11)
 
@@ -83,3 +90,22 @@ def run_out(opening: datetime) -> None:
         purchase = movements.filter(reason=StockMovement.Reason.PURCHASE, created=opening)
         moved = movements.exclude(reason=StockMovement.Reason.PURCHASE).aggregate(total=Sum("quantity"))["total"] or 0
         purchase.update(quantity=LEFT - moved)
+
+
+def sign_up_twice() -> None:
+    """Let two customers be one person, who has ordered, and written reviews, under both names.
+
+    A shop with too few customers in her country is left as it is.
+    """
+    customers = Customer.objects.filter(city__country=HER_COUNTRY)
+    counted = customers.annotate(bought=Count("orders", distinct=True), wrote=Count("reviews", distinct=True))
+    found = list(counted.filter(bought__range=HER_ORDERS).order_by("-wrote", "pk")[:2])
+    if len(found) < 2:
+        return
+    former, present = found
+    for customer, name in ((former, FORMER_NAME), (present, PRESENT_NAME)):
+        customer.name = name
+        customer.email = f"{slugify(name).replace('-', '.')}@example.com"
+        customer.phone = HER_PHONE
+        customer.city = present.city
+        customer.save(update_fields=["name", "email", "phone", "city"])

@@ -18,7 +18,7 @@ MARKETS = {
 NAMES = {
     "english": (
         "Ada Alan Grace James Margaret Noor Oliver Priya Rosa Tom",
-        "Baker Clarke Evans Hughes Lovelace O'Brien Patel Smith Taylor Wright",
+        "Baker Clarke Ellis Hughes Lovelace O'Brien Patel Smith Taylor Wright",
         " ",
     ),
     "german": (

@@ -15,7 +15,7 @@ from example_project.shop.sampledata import history
 from example_project.shop.sampledata.catalogue import create_catalogue
 from example_project.shop.sampledata.customers import customers
 from example_project.shop.sampledata.orders import OrderMaker
-from example_project.shop.sampledata.stories import Period, run_out
+from example_project.shop.sampledata.stories import Period, run_out, sign_up_twice
 
 # How long before the opening of the shop its first customers joined.
 EARLY = timedelta(days=180)
@@ -83,6 +83,7 @@ class Command(BaseCommand):
             reset_queries()  # with DEBUG on, Django would keep the SQL of every batch
             progress.advance(size)
         run_out(period.opening)
+        sign_up_twice()
 
 
 def empty_shop() -> None:
