@@ -7,9 +7,11 @@ text of PostgreSQL's output functions, numbers, texts and bytes of MySQL.
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from typing import Any, Final
 
 from django.db import DatabaseError, InterfaceError, NotSupportedError, OperationalError, connections
+from django.db.backends.utils import strip_quotes
 
 Cell = str | int | float | bytes | None
 
@@ -31,14 +33,22 @@ class StoredColumns:
     overriding = ""
     # Whether foreign keys are checked with each row that a statement changes, not at its end or later.
     checks_each_row = False
+    # Finds a trigger of a table; its parameter is the name, as `plain_name` has it.
+    trigger_query = ""
 
     def __init__(self, using: str, table: str) -> None:
         self.using = using
         self.table = self.name(table)
+        self.plain_name = strip_quotes(table)
 
     def name(self, name: str) -> str:
         """Return the name of a table or column, quoted; the sign of a parameter is doubled."""
         return str(connections[self.using].ops.quote_name(name)).replace("%", "%%")
+
+    @cached_property
+    def has_triggers(self) -> bool:
+        """Whether the table has triggers of the database. It is asked once."""
+        return bool(self.fetch(self.trigger_query, [self.plain_name]))
 
     def cell(self, column: str) -> str:
         """Return the expression that gives the cell of a column."""
@@ -82,6 +92,8 @@ class StoredColumns:
 class SQLiteColumns(StoredColumns):
     """The driver's own values: each has one of the five types in which SQLite stores."""
 
+    trigger_query = "SELECT 1 FROM sqlite_master WHERE type = 'trigger' AND lower(tbl_name) = lower(%s)"
+
     def cell(self, column: str) -> str:
         """Return the column without its declared type, and without a name: by both the driver would convert."""
         return f"+{self.name(column)} AS c"
@@ -124,6 +136,10 @@ class PostgreSQLColumns(StoredColumns):
 
     # For columns that are GENERATED ALWAYS AS IDENTITY; no other column minds.
     overriding = "OVERRIDING SYSTEM VALUE "
+    # In whichever schema the table is.
+    trigger_query = (
+        "SELECT 1 FROM pg_trigger JOIN pg_class ON pg_class.oid = tgrelid WHERE NOT tgisinternal AND relname = %s"
+    )
 
     def cell(self, column: str) -> str:
         """Return the column as a text."""
@@ -138,6 +154,10 @@ class MySQLColumns(StoredColumns):
     """
 
     checks_each_row = True
+    trigger_query = (
+        "SELECT 1 FROM information_schema.triggers"
+        " WHERE event_object_schema = DATABASE() AND lower(event_object_table) = lower(%s)"
+    )
 
     def __init__(self, using: str, table: str) -> None:
         super().__init__(using, table)

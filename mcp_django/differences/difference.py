@@ -29,13 +29,15 @@ SIGNS: Final = re.compile(r"[;:]|->|\n")
 
 @dataclass(slots=True)
 class ShownRow:
-    """A row as the caller sees it: its columns, the rows of its inlines, and which columns the write sets by itself."""
+    """A row as the caller sees it: its columns, the rows of its inlines, and which columns the write sets by itself;
+    those of inline rows are by the name of the inline and the key of the row."""
 
     pk: Any
     label: str
     columns: dict[str, Any]
     inlines: dict[str, dict[Any, dict[str, Any]]] = field(default_factory=dict)
     volatile: frozenset[str] = frozenset()
+    volatile_of_inlines: dict[tuple[str, Any], frozenset[str]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -89,7 +91,8 @@ class RowDifference:
         for name in names:
             old = self.before.inlines.get(name, {}) if self.before is not None else {}
             new = self.after.inlines.get(name, {}) if self.after is not None else {}
-            rows = list(_inline_differences(old, new))
+            volatile = self.after.volatile_of_inlines if self.after is not None else {}
+            rows = list(_inline_differences(old, new, {key: volatile.get((name, key), ()) for key in new}))
             if rows:
                 found[name] = rows
         return found
@@ -110,13 +113,16 @@ class RowDifference:
 
 
 def _inline_differences(
-    old: Mapping[Any, dict[str, Any]], new: Mapping[Any, dict[str, Any]]
+    old: Mapping[Any, dict[str, Any]],
+    new: Mapping[Any, dict[str, Any]],
+    volatile: Mapping[Any, Collection[str]],
 ) -> Iterator[dict[str, Any]]:
     for key, row in new.items():
+        told = {**row, **dict.fromkeys(volatile[key], SET_WHEN_WRITTEN)}
         if key not in old:
-            yield {"added": {name: value for name, value in row.items() if name != "pk"}}
+            yield {"added": {name: value for name, value in told.items() if name != "pk"}}
             continue
-        changed = {name: [old[key].get(name), value] for name, value in row.items() if old[key].get(name) != value}
+        changed = {name: [old[key].get(name), told[name]] for name, value in row.items() if old[key].get(name) != value}
         if changed:
             yield {"pk": row["pk"], "changed": changed}
     for key, row in old.items():

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from django.apps import apps
-from django.db.models import Model
+from django.db.models import Model, Value
 from django.db.models.fields import AutoFieldMixin
 from django.utils import timezone
 
@@ -20,7 +20,7 @@ from ..conf import settings
 from ..context.request import MCPRequest
 from ..emulation.saving import RowPage
 from ..orm.access import ModelAccess, access_of
-from ..orm.column_values import pk_text, plain_key, render
+from ..orm.column_values import pk_text, render
 from ..orm.columns import Column
 from ..orm.labels import label_of
 from ..orm.row_finder import RowFinder
@@ -41,6 +41,7 @@ class ShownSide:
         self.request = request
         self.since = since
         self.rows: dict[tuple[ModelAccess, str], ShownRow] = {}
+        self._random: dict[Any, bool] = {}
 
     def read(self, model: ModelAccess, keys: Sequence[Any]) -> None:
         """Read the rows with these keys that the caller may view."""
@@ -56,18 +57,23 @@ class ShownSide:
         page = show_rows(model, [row], Column.all(exposure, names), settings.TEXT_CHARS)
         columns = dict(zip(page.names, page.rows[0], strict=True))
         columns.pop(exposure.opts.pk.name, None)
-        shown = ShownRow(plain_key(render(row.pk)), label_of(exposure, row) or str(row.pk), columns)
+        shown = ShownRow(render(row.pk), label_of(exposure, row) or str(row.pk), columns)
         shown.volatile = frozenset(self._volatile(row, columns))
 
         # Then the rows of its inlines, by their keys.
         inlines = RowPage(model, row).inlines
-        found, _ = inlines.show(inlines.shown_rows())
-        for name, children in found.items():
-            shown.inlines[name] = {str(child["pk"]): child for child in children}
+        read = inlines.shown_rows()
+        found, _ = inlines.show(read)
+        for item in read:
+            name = item.inline.name
+            shown.inlines[name] = {str(child["pk"]): child for child in found[name]}
+            for child, instance in zip(found[name], item.rows, strict=False):
+                shown.volatile_of_inlines[name, str(child["pk"])] = frozenset(self._volatile(instance, child))
         return shown
 
     def _volatile(self, row: Model, columns: Collection[str]) -> Iterator[str]:
-        """Yield the columns that hold the time of the write: the real write will have another."""
+        """Yield the columns that hold the time of the write or what is drawn at random: the real write will have
+        another."""
         now = timezone.now()
         for stored in row._meta.concrete_fields:
             if stored.name not in columns:
@@ -78,8 +84,15 @@ class ShownSide:
                 moment = value if timezone.is_aware(value) else timezone.make_aware(value)
                 # Some databases store no fractions of seconds.
                 is_now = is_now or self.since - timedelta(seconds=1) <= moment <= now
-            if is_now:
+            if is_now or self._is_random(stored):
                 yield stored.name
+
+    def _is_random(self, field: Any) -> bool:
+        """Return whether each row gets another default."""
+        if field not in self._random:
+            is_drawn = field.has_default() and field.get_default() != field.get_default()
+            self._random[field] = is_drawn or _is_computed(field)
+        return self._random[field]
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +242,12 @@ def key_value(model: type[Model], key: Key) -> Any:
 def key_text(model: type[Model], key: Key) -> str:
     """Return a stored key as a text that tells rows of the model apart."""
     return pk_text(key_value(model, key))
+
+
+def _is_computed(field: Any) -> bool:
+    """Return whether the database computes the default of a column."""
+    expression = field.db_default
+    return hasattr(expression, "resolve_expression") and not isinstance(expression, Value)
 
 
 def _is_made(model: ModelAccess, named: Collection[str]) -> bool:

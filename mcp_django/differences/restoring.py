@@ -10,13 +10,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from django.apps import apps
 from django.contrib.contenttypes.fields import GenericForeignKey
 from django.contrib.contenttypes.models import ContentType
 from django.core.exceptions import ValidationError
-from django.db import connections
+from django.db import IntegrityError, connections
 from django.db.models import Model
 from django.db.models.deletion import get_candidate_relations_to_delete
 from django.db.transaction import TransactionManagementError
@@ -37,6 +37,9 @@ from .restoration_order import (
     unique_columns,
 )
 from .stored_rows import Key, Row, StoredTable, differing, stored_table
+
+# What is said of rows that triggers do not let go back.
+KEPT_AS_THEY_ARE: Final = "A trigger of the database keeps rows of {} as they are."
 
 
 @dataclass(frozen=True)
@@ -126,9 +129,9 @@ class Restoration:
     def run(self) -> StoredDifference:
         """Take the difference back, and return what this has done, which can be taken back too.
 
-        Constraints that are checked at the end of a transaction are left to the caller. Raises ``CannotRestore`` if
-        there are conflicts, ``IntegrityError`` if the database refuses, and ``TransactionManagementError`` outside of
-        a transaction.
+        Constraints that are checked at the end of a transaction are left to the caller. Columns that a trigger of the
+        database sets in each row that is written stay as it sets them. Raises ``CannotRestore`` if there are conflicts,
+        ``IntegrityError`` if the database refuses, and ``TransactionManagementError`` outside of a transaction.
         """
         if not connections[self.using].in_atomic_block:
             raise TransactionManagementError("Rows go back in a transaction.")
@@ -137,7 +140,31 @@ class Restoration:
             raise CannotRestore(in_the_way)
         for batch in self._batches:
             _write(batch)
+        self._settle()
         return self._done()
+
+    def _settle(self) -> None:
+        """Write cells again that triggers of the database have changed meanwhile, and plan the rows as they then are.
+
+        What a trigger does with one column, it may have done to another one that was to go back. Written alone, that
+        one stays, unless the trigger sets it each time.
+        """
+        for model, rows in self.planned.items():
+            table = stored_table(model, self.using)
+            if not table.columns.has_triggers:
+                continue
+            wanted = {key: then for key, (_, then) in rows.items() if then is not None}
+            there = table.read_keys(wanted)
+            again = dict(_differing_cells(table, wanted, there))
+            if not again:
+                continue
+            table.update(again)
+            there = table.read_keys(wanted)
+            for key, _ in _differing_cells(table, wanted, there):
+                now = rows[key][0]
+                if there[key] == now:
+                    raise IntegrityError(KEPT_AS_THEY_ARE.format(table.columns.table))
+                rows[key] = (now, there[key])
 
     def _done(self) -> StoredDifference:
         """Return what goes back as a difference of its own."""
@@ -363,6 +390,17 @@ def _recorded(table: StoredTable, before: Row | None, after: Row) -> list[int]:
     if before is None:
         return list(range(len(table.names)))
     return differing(before, after)
+
+
+def _differing_cells(
+    table: StoredTable, wanted: Mapping[Key, Row], there: Mapping[Key, Row]
+) -> Iterator[tuple[Key, dict[str, Cell]]]:
+    """Yield the cells of rows that are not as wanted, by key and attname."""
+    for key, then in wanted.items():
+        if key not in there:
+            raise IntegrityError(KEPT_AS_THEY_ARE.format(table.columns.table))
+        if places := differing(then, there[key]):
+            yield key, {table.names[place]: then[place] for place in places}
 
 
 def _all_recorded(table: StoredTable, before: Row, after: Row, names: Iterable[str]) -> bool:

@@ -322,3 +322,93 @@ def test_a_key_in_other_letters_is_the_same_where_the_database_says_so() -> None
         assert everything(Word) == before
         Word.objects.create(text="gone", root_id="gO" if connection.vendor == "mysql" else "Go")
         assert [one.what for one in conflicts(done)] == ["pointed"]
+
+
+# Statements that make a trigger for the updates of a table: {of} is for which columns, {to} what it sets.
+TRIGGERS = {
+    "sqlite": ["CREATE TRIGGER mine AFTER UPDATE{of} ON {table} BEGIN UPDATE {table} SET {to} WHERE id = NEW.id; END"],
+    "postgresql": [
+        "CREATE FUNCTION mine() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF pg_trigger_depth() = 1 THEN "
+        "UPDATE {table} SET {to} WHERE id = NEW.id; END IF; RETURN NULL; END $$",
+        "CREATE TRIGGER mine AFTER UPDATE{of} ON {table} FOR EACH ROW EXECUTE FUNCTION mine()",
+    ],
+}
+
+
+@contextmanager
+def trigger(table: str, to: str, of: str = "") -> Iterator[None]:
+    with connection.cursor() as cursor:
+        for statement in TRIGGERS[connection.vendor]:
+            cursor.execute(statement.format(table=table, to=to, of=of))
+    try:
+        yield
+    finally:
+        if connection.vendor == "postgresql":
+            with connection.cursor() as cursor:
+                cursor.execute("DROP FUNCTION mine CASCADE")
+
+
+@pytest.mark.skipif(connection.vendor not in TRIGGERS, reason="a trigger cannot write its own table")
+@isolate_apps("tests.testapp")
+def test_what_a_trigger_has_counted_goes_back_too() -> None:
+    class Room(models.Model):
+        name = models.CharField(max_length=20)
+        size = models.IntegerField(default=0)
+
+        class Meta:
+            app_label = "testapp"
+
+    with tables(Room), trigger(Room._meta.db_table, "size = size + 1", " OF name"):
+        room = Room.objects.create(name="a")
+        before = everything(Room)
+        Room.objects.update(name="b")
+        difference = StoredDifference.between(USING, before, everything(Room))
+        room.refresh_from_db()
+        assert room.size == 1
+        done = undo(difference)
+        assert everything(Room) == before
+        undo(done)
+        room.refresh_from_db()
+        assert (room.name, room.size) == ("b", 1)
+
+
+@pytest.mark.skipif(connection.vendor not in TRIGGERS, reason="a trigger cannot write its own table")
+@isolate_apps("tests.testapp")
+def test_what_a_trigger_counts_with_each_update_stays_and_stops_no_undo() -> None:
+    class Hall(models.Model):
+        name = models.CharField(max_length=20)
+        version = models.IntegerField(default=0)
+
+        class Meta:
+            app_label = "testapp"
+
+    with tables(Hall), trigger(Hall._meta.db_table, "version = version + 1"):
+        Hall.objects.create(name="a")
+        before = everything(Hall)
+        Hall.objects.update(name="b")
+        difference = StoredDifference.between(USING, before, everything(Hall))
+        done = undo(difference)
+        assert Hall.objects.get().name == "a"
+        # What was done is what is there, so it can be taken back.
+        undo(done)
+        assert Hall.objects.get().name == "b"
+
+
+@pytest.mark.skipif(connection.vendor not in TRIGGERS, reason="a trigger cannot write its own table")
+@isolate_apps("tests.testapp")
+def test_rows_that_a_trigger_keeps_are_not_said_to_have_gone_back() -> None:
+    class Cell(models.Model):
+        name = models.CharField(max_length=20)
+
+        class Meta:
+            app_label = "testapp"
+
+    with tables(Cell):
+        Cell.objects.create(name="a")
+        before = everything(Cell)
+        Cell.objects.update(name="b")
+        difference = StoredDifference.between(USING, before, everything(Cell))
+        with trigger(Cell._meta.db_table, "name = 'b'"):
+            with pytest.raises(IntegrityError, match="keeps rows"):
+                undo(difference)
+            assert Cell.objects.get().name == "b"

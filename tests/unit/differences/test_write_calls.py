@@ -1,18 +1,22 @@
 """Writes that are tried first: what is shown is what is then done, and trying leaves nothing."""
 
 from datetime import UTC, datetime
+from uuid import uuid4
 
 import pytest
 from django.contrib import admin
 from django.contrib.admin.models import LogEntry
 from rest_framework import serializers
 
-from mcp_django import ModelExposure
+from mcp_django import MCPSite, ModelExposure
 from mcp_django.differences.kept_changes import Changes
 from mcp_django.models import Change
 from mcp_django.testing import MCPClient
 from mcp_django.tools.write_tools import CreateRecord, DeleteRecord, UpdateRecord
 from tests.factories import make_author, make_book, make_superuser
+from tests.fieldapp.models import Sample, Seat
+from tests.inlineapp.admin import shop
+from tests.inlineapp.models import Line, Order, Product
 from tests.testapp.models import Author, Book, Loan, Tag
 from tests.tool_calls import call, refusal, request_of, site_with
 
@@ -81,6 +85,42 @@ def test_a_new_row_is_shown_without_what_is_set_when_it_is_written(root):
     assert "pk" not in row
     assert row["columns"]["price"] == "1.00"
     assert row["columns"].get("created", "(set when written)") == "(set when written)"
+
+
+def test_defaults_that_are_drawn_at_random_are_set_when_the_row_is_written(root):
+    request = request_of(root.user, site_with(Author, Book))
+    values = {"title": "Dune", "author": make_author("Frank").pk, "isbn": "1", "price": "1", "data": {}}
+    columns = tried(CREATE, request, **BOOK, values=values)["added"]["testapp.book"][0]["columns"]
+    assert columns["uuid"] == "(set when written)"
+    # One that is the same each time is shown.
+    assert columns["status"] == "draft"
+    given = str(uuid4())
+    request = request_of(root.user, site_with(Author, Book, Sample))
+    shown = tried(CREATE, request, model="fieldapp.sample", values={"name": "a", "key": given})
+    assert shown["added"]["fieldapp.sample"][0]["columns"]["key"] == given
+
+
+def test_times_of_inline_rows_are_set_when_they_are_written(root):
+    request = request_of(root.user, MCPSite(admin_site=shop))
+    order = Order.objects.create(number="1", customer="Ann")
+    products = [Product.objects.create(name=name) for name in "ab"]
+    line = Line.objects.create(order=order, product=products[0])
+    rows = [{"pk": line.pk, "quantity": 7}, {"product": products[1].pk, "quantity": 2}]
+    shown = tried(UPDATE, request, model="inlineapp.order", pk=order.pk, values={"lines": rows})
+    changed, added = shown["changed"]["inlineapp.order"][0]["inlines"]["lines"]
+    assert changed["changed"]["quantity"] == [1, 7]
+    assert changed["changed"]["updated"][1] == "(set when written)"
+    assert added["added"]["updated"] == "(set when written)"
+    # A row that is not written shows no time.
+    alone = tried(UPDATE, request, model="inlineapp.order", pk=order.pk, values={"lines": rows[1:]})
+    assert [list(row) for row in alone["changed"]["inlineapp.order"][0]["inlines"]["lines"]] == [["added"]]
+
+
+def test_a_key_of_several_columns_is_shown_whole(root):
+    request = request_of(root.user, site_with(Seat))
+    Seat.objects.create(hall="A", number=1)
+    shown = tried(UPDATE, request, model="fieldapp.seat", pk=["A", 1], values={"note": "b"})
+    assert shown["changed"]["fieldapp.seat"][0]["pk"] == ["A", 1]
 
 
 def test_a_deletion_shows_all_that_goes(root):
