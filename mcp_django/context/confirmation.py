@@ -19,7 +19,7 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -157,6 +157,16 @@ class Confirmation:
         """Return once the client's user has confirmed the call."""
         self.settle(self.question(self.KEY, message))
 
+    def ask_showing(self, tell: Callable[[], str]) -> None:
+        """Return once the client's user has confirmed the call. ``tell`` returns the message, if the user is asked:
+        what the confirmation is bound to has to tell the question from any other."""
+        try:
+            self.settle(replace(self.question(self.KEY, ""), is_about=True))
+        except InputRequired as asked:
+            told = _cut(tell())
+            questions = [replace(item, params={**item.params, "message": told}) for item in asked.questions]
+            raise InputRequired(questions) from None
+
     def settle(self, question: Question) -> dict[str, Any]:
         """Return what the user entered into the form of a question; raise ``Declined`` if they did not say yes."""
 
@@ -187,10 +197,7 @@ class Confirmation:
             else:
                 return None
         if self.request.mcp.can("elicitation"):
-            try:
-                self.settle(replace(self.question(self.KEY, ""), is_about=True))
-            except InputRequired as asked:
-                raise InputRequired([_telling(question, preview.question) for question in asked.questions]) from None
+            self.ask_showing(lambda: preview.question)
             return None
         return self.preview(preview.message, {**errors, **preview.shown})
 
@@ -207,11 +214,6 @@ class Confirmation:
             **more,
         }
         return ToolResult(structured=question, is_error="errors" in shown)
-
-
-def _telling(question: Question, message: str) -> Question:
-    """Return a question with its message, which was left open."""
-    return replace(question, params={**question.params, "message": _cut(message)})
 
 
 def _cut(message: str) -> str:

@@ -114,7 +114,7 @@ class Rehearsal:
         """The tables besides ``tables`` that got rows, changes or deletions, and "other statements" for what is not
         understood. What triggers of the database write is not seen."""
         left_out = {
-            using: {*_own_tables(using), *(_name_of(using, table) for table in self.tables)}
+            using: {*own_tables(using), *(name_of(using, table) for table in self.tables)}
             for using in {using for using, _ in self._written}
         }
         found = [".".join(name) for using, name in self._written if name not in left_out[using]]
@@ -213,7 +213,7 @@ class Rehearsal:
         """Run a statement on another database, or in another thread, if it only reads or writes tables of this app."""
         connection = context["connection"]
         for statement in Statement.read(Statement.text(sql, connection)):
-            if not (statement.reads or statement.ends or statement.table in _own_tables(connection.alias)):
+            if not (statement.reads or statement.ends or statement.table in own_tables(connection.alias)):
                 logger.warning("A write cannot be tried: its code also writes to %r by itself", connection.alias)
                 self._refuse(ELSEWHERE)
         return execute(sql, params, many, context)
@@ -256,13 +256,13 @@ class Rehearsal:
         """Return the tables of a database whose foreign keys the block may have broken: those that it wrote, and those
         that refer to rows that it deleted, or to columns that it changed. The history of the admin, which may be long,
         and other tables of Django are left out."""
-        own = _own_tables(using)
+        own = own_tables(using)
         written = {name: found for (alias, name), found in self._written.items() if alias == using and name not in own}
         quote: Any = connections[using].ops.quote_name
         found: dict[str, None] = {}
         for model in apps.get_models(include_auto_created=True):
             opts: Any = model._meta
-            statements = written.get(_name_of(using, opts.db_table))
+            statements = written.get(name_of(using, opts.db_table))
             if statements is None:
                 continue
             found[opts.db_table] = None
@@ -313,17 +313,17 @@ def _roll_back(using: str, savepoint: Any) -> None:
 
 
 @lru_cache(maxsize=4096)
-def _name_of(using: str, table: str) -> TableName:
+def name_of(using: str, table: str) -> TableName:
     return table_name(connections[using].ops.quote_name(table))
 
 
-def _own_tables(using: str) -> set[TableName]:
+def own_tables(using: str) -> set[TableName]:
     """Return the tables of this app and of Django, which no caller needs to know of."""
     installed = [apps.app_configs[label] for label in OWN_APPS if label in apps.app_configs]
     names = [model._meta.db_table for app in installed for model in app.get_models()]
     caches = django_settings.CACHES.values()
     names += [cache["LOCATION"] for cache in caches if cache["BACKEND"].endswith(".db.DatabaseCache")]
-    return {_name_of(using, name) for name in names}
+    return {name_of(using, name) for name in names}
 
 
 def _names_of(functions: Collection[Any]) -> list[str]:

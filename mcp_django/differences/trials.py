@@ -22,7 +22,19 @@ UNSURE: Final = "A hook of the project may have moved rows that were there befor
 HOOKS_UNTRIED: Final = "hooks of the project"
 FILE_UNTRIED: Final = "file {}"
 KEYS_UNTRIED: Final = "foreign keys of {}"
+WILL_ASK: Final = "The call itself will ask for confirmation."
 UNTRIABLE: Final = "What this changes is too much to show row by row. Nothing was changed. Narrow it down."
+
+
+def told_of(rehearsal: Rehearsal) -> dict[str, Any]:
+    """Return as JSON what a rehearsal has found besides the rows of a write, without what is empty."""
+    told = {
+        "also_written": rehearsal.also_written,
+        "on_commit": rehearsal.callbacks,
+        # Not its text: it may hold what the caller does not see.
+        "mails": [f"a mail to {mail.recipients}" for mail in rehearsal.mails],
+    }
+    return {name: value for name, value in told.items() if value}
 
 
 class Trial:
@@ -120,15 +132,8 @@ class Trial:
         wire = self.difference.to_wire()
         if "messages" in self.result:
             wire["messages"] = self.result["messages"]
-        rehearsal = self.rehearsal
-        if rehearsal is not None:
-            told = {
-                "also_written": rehearsal.also_written,
-                "on_commit": rehearsal.callbacks,
-                # Not its text: it may hold what the caller does not see.
-                "mails": [f"a mail to {mail.recipients}" for mail in rehearsal.mails],
-            }
-            wire |= {name: value for name, value in told.items() if value}
+        if self.rehearsal is not None:
+            wire |= told_of(self.rehearsal)
         if self.untried:
             wire["not_tried"] = self.untried
         if self.cannot_undo:

@@ -18,7 +18,7 @@ from ..orm.tool_arguments import Arguments
 from .cascades import TooManyRows
 from .footprints import Footprint, StoredDifference
 from .kept_changes import TOO_LARGE, Changes, why_not_kept
-from .trials import UNDO_OFF, UNSURE, Trial
+from .trials import UNDO_OFF, UNSURE, WILL_ASK, Trial
 from .writes import Write
 
 
@@ -128,7 +128,7 @@ class WriteCall:
         record.rows_changed = written + trial.difference.total
         wire = {"dry_run": True, **trial.to_wire(), "version": trial.pin}
         if trial.write.asks:
-            wire["next"] = "The call itself will ask for confirmation."
+            wire["next"] = WILL_ASK
         return ToolResult(structured=wire)
 
     # Keeping

@@ -10,9 +10,10 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from django.db import router, transaction
+from django.db.models import Model
 from django.http import HttpResponseBase
 
 from ..context.confirmation import Confirmation, DirectAnswers, quoted
@@ -53,11 +54,16 @@ FAILED: Final = "The action reports an error. What it changed before that has be
 
 
 class ActionPreview(Preview):
-    """What a run of an action is about. It is not tried."""
+    """What a run of an action is about, and what it would do as far as that is known (``outlook``)."""
 
-    def __init__(self, message: str, shown: Mapping[str, Any], call: "ActionCall") -> None:
-        super().__init__(message, message, {**shown, "not_tried": [NOT_TRIED]})
+    def __init__(self, message: str, shown: Mapping[str, Any], call: "ActionCall", outlook: Preview | None) -> None:
+        if outlook is None:
+            super().__init__(message, message, {**shown, "not_tried": [NOT_TRIED]})
+        else:
+            message = f"{message} {outlook.message}"
+            super().__init__(message, message, {**shown, **outlook.shown})
         self.call = call
+        self.outlook = outlook
 
     @property
     def columns(self) -> Mapping[str, Any]:
@@ -67,6 +73,7 @@ class ActionPreview(Preview):
             "rows": len(self.call.rows),
             "labels": [exposure.label],
             "using": router.db_for_write(exposure.model),
+            **(self.outlook.columns if self.outlook is not None else {}),
         }
 
 
@@ -75,7 +82,14 @@ class ActionCall:
 
     ``form`` has the answers to the action's page or questions. It is accepted only with the ``confirm_token`` of a
     preview that asked for these answers, or showed exactly them.
+
+    A subclass can look at what the action does (:meth:`watching`, :meth:`kept`), and show it before (:meth:`outlook`).
     """
+
+    # Whether the action is only tried.
+    tries: ClassVar = False
+    # What a question says of the way back.
+    WARNING: ClassVar = "this cannot be undone by itself. "
 
     def __init__(
         self, request: MCPRequest, action: Action, arguments: Mapping[str, Any], own: Mapping[str, Any]
@@ -97,20 +111,11 @@ class ActionCall:
         """Run the action, or ask first."""
         request = self.request
         action = self.action
-        request.mcp.record.model = self.exposure.label
-        request.mcp.record.action = action.name
-        request.go_to(self.exposure, "changelist")
-        self.selection = Selection(self.model, self.picked)
-        self.rows = self.selection.rows
-        self.by_query = self.selection.by_query
-        refused = [row for row in self.rows if not action.has_object_permission(request, row)]
-        if refused:
-            raise self.selection.refusal(f"run {action.name} on", refused)
+        self.select()
         self.by_person = request.mcp.consent is not None
         self.by_person |= needs_person(action.options.confirm, self.exposure.confirm, rows=len(self.rows))
+        self.bound_rows = self.bound()
         self.confirmation = self._confirmation(dict(self.arguments))
-        # Nobody has named the rows that a query picks: show them first.
-        self.confirms = (action.confirms and not action.asks_by_page) or (self.by_query and not action.only_looks)
         if self.confirm_token is None:
             self._check_form()
         try:
@@ -122,6 +127,42 @@ class ActionCall:
             if action.destructive and not self.by_person:
                 direct.check()
             return self._ask_directly(direct)
+
+    def select(self) -> None:
+        """Find the rows of the call; raise ``ToolError`` unless the caller may run the action on all of them."""
+        request = self.request
+        action = self.action
+        request.mcp.record.model = self.exposure.label
+        request.mcp.record.action = action.name
+        request.go_to(self.exposure, "changelist")
+        self.selection = Selection(self.model, self.picked)
+        self.rows = self.selection.rows
+        self.by_query = self.selection.by_query
+        refused = [row for row in self.rows if not action.has_object_permission(request, row)]
+        if refused:
+            raise self.selection.refusal(f"run {action.name} on", refused)
+        # Nobody has named the rows that a query picks: show them first.
+        self.confirms = (action.confirms and not action.asks_by_page) or (self.by_query and not action.only_looks)
+
+    # What a subclass can do with the action
+
+    def bound(self) -> Sequence[Any]:
+        """Return what a confirmation of the action is bound to: the rows that it runs on."""
+        return self.rows
+
+    def outlook(self) -> Preview | None:
+        """Return what the action would do, for its preview; None where that is not known."""
+        return None
+
+    def watching(self, rows: Sequence[Model]) -> AbstractContextManager[None]:
+        """Return the block in which the action runs on rows, inside its transaction."""
+        return nullcontext()
+
+    def kept(self, result: ToolResult) -> ToolResult:
+        """Return the result of the action that was done, before its transaction ends."""
+        return result
+
+    # The steps of a call
 
     def _run(self) -> ToolResult:
         request = self.request
@@ -137,7 +178,7 @@ class ActionCall:
             # The user fills in the form, whatever the model has put into it.
             self.form = {}
             if self.confirms:
-                steps.append(lambda: self.confirmation.ask(self._shown(self._consent)))
+                steps.append(self.ask_user)
         elif self.form or is_confirmed:
             request.mcp.answers = Answers(self.form, direct=True, trusted=True)
         answers, *_ = InputRequired.together(steps)
@@ -145,31 +186,31 @@ class ActionCall:
         # A client that cannot ask shows to its user what it has to confirm.
         if not is_confirmed and not asks_user:
             if self.confirm_token is not None and not self.by_person:
-                return self._ask(self._consent, errors=[Confirmation.CHANGED])
+                return self._ask(self.consent, errors=[Confirmation.CHANGED])
             is_filled_in = bool(self.form and request.mcp.answers.seen)
             if self.confirms or is_filled_in:
                 if self.form:
-                    return self._ask_filled_in(self._consent)
-                return self._ask(self._consent)
+                    return self._ask_filled_in(self.consent)
+                return self._ask(self.consent)
             request.mcp.answers = Answers()
         is_unseen = bool(self.form) and self.covers_rows_only
         if is_unseen:
             if request.mcp.answers.seen:
-                return self._ask_filled_in(self._consent)
+                return self._ask_filled_in(self.consent)
             request.mcp.answers = Answers()
 
         values = {**values, **answers}
         # The page of an action confirms it, if it shows the page that it declares.
         needs_page = self.action.confirms and not self.confirms and not is_confirmed
         entries = [*changelist_entries(self.action.name, self.rows), *entries]
-        outcome = self._attempt(values, entries, needs_page=needs_page)
+        outcome = self.attempt(values, entries, needs_page=needs_page)
         if isinstance(outcome, ToolResult):
             if needs_page:
                 self.confirms = True
                 return self._run()
             return outcome
         if is_confirmed and not is_unseen:
-            return self._answer(outcome, values)
+            return self.answer(outcome, values)
         return self._ask_page(outcome, values)
 
     def _check_form(self) -> None:
@@ -207,7 +248,7 @@ class ActionCall:
 
     def _confirmation(self, bound: Mapping[str, Any]) -> Confirmation:
         kind = PersonConfirmation if self.by_person else Confirmation
-        return kind(self.request, self.action.key, bound, self.rows)
+        return kind(self.request, self.action.key, bound, self.bound_rows)
 
     def _filled_in(self) -> Confirmation:
         """Return the confirmation of the call with exactly this form."""
@@ -219,7 +260,7 @@ class ActionCall:
 
     # Running
 
-    def _attempt(
+    def attempt(
         self,
         values: Mapping[str, Any],
         entries: Sequence[Pair],
@@ -240,13 +281,15 @@ class ActionCall:
             rows = [row for row in rows if str(row.pk) in posted]
         transaction_of_action: AbstractContextManager[list[str]] = nullcontext([])
         if action.atomic:
-            transaction_of_action = one_transaction(exposure.model, request, locks=not action.only_looks)
+            # What is only tried can be stopped as long as the call goes on.
+            stopped_by = None if self.tries else request
+            transaction_of_action = one_transaction(exposure.model, stopped_by, locks=not action.only_looks)
         target = page.target if page is not None else ""
         with refusals(undone=action.atomic, model=exposure.model), transaction_of_action as aliases:
             posting = changelist_request(self.model, entries)
             versions = recording(posting, exposure.model_admin)
             changes = RowChanges(self.model, rows) if action.is_logged and has_history(request) else None
-            with versions, request.mcp.record.in_own_code():
+            with versions, self.watching(rows), request.mcp.record.in_own_code():
                 view = own_view(posting, target) if target else None
                 if view is not None:
                     # The page posts to a view of its own.
@@ -263,13 +306,15 @@ class ActionCall:
             if isinstance(outcome, ActionPage) or needs_page:
                 for alias in aliases:
                     transaction.set_rollback(True, using=alias)
-            elif action.is_logged:
+                return outcome
+            if action.is_logged:
                 touched = changes.changed_rows() if changes is not None else {row: [] for row in rows}
                 if changes is not None:
                     Journal(request, action.name).acted(list(touched), list(touched.values()))
                 request.mcp.record.rows_changed += len(touched)
                 # The action may have used QuerySet.update(), which sends no signal.
                 rows_changed.send(sender=exposure.model, rows=rows)
+            outcome = self.kept(outcome)
         return outcome
 
     def _without_unused_form(self, result: ToolResult) -> ToolResult:
@@ -307,7 +352,7 @@ class ActionCall:
             if answer.file is not None and hidden is not None and hidden.are_in(answer.file.body):
                 result["note"] = HELD_BACK
                 logger.warning("A file of %s was held back: it may hold columns that are hidden", self.action.key)
-            elif answer.file is not None:
+            elif answer.file is not None and not self.tries:
                 result["file"], blocks = answer.file.result(self.request, self.action.key)
                 content += blocks
         elif value is not None:
@@ -322,16 +367,21 @@ class ActionCall:
 
     # Asking
 
+    def ask_user(self) -> None:
+        """Return once the client's user has confirmed the action."""
+        self.confirmation.ask(self.shown(self.consent))
+
     @property
-    def _consent(self) -> str:
-        warning = "this cannot be undone by itself. " if self.action.confirms else ""
+    def consent(self) -> str:
+        """The question whether the action shall run, in one or two sentences."""
+        warning = self.WARNING if self.action.confirms else ""
         count = len(self.rows)
         which = "these rows" if count > 1 else "this row"
         if self.by_query:
             which = f"all {count} rows that match" if count > 1 else "the one row that matches"
         return f"{self.action.title}: {warning}Confirm it for {which}."
 
-    def _shown(self, message: str) -> str:
+    def shown(self, message: str) -> str:
         """Return the confirmation message of the admin action, with its arguments and the labels of the rows."""
         given = "; ".join(f"{name} = {quoted(value)}" for name, value in self.arguments.items())
         told = f"\nWith {given[:MAX_ARGUMENTS]}" if given else ""
@@ -351,11 +401,15 @@ class ActionCall:
         shown = {"action": self.action.name, "model": self.exposure.label, **more}
         labels = self.selection.labels
         if not self.by_person:
+            if (outlook := self.outlook()) is not None:
+                message = f"{message} {outlook.message}"
+                shown |= outlook.shown
             return confirmation.preview(message, shown, needed, rows=len(self.rows), objects=labels)
         if more.get("errors") or more.get("form", {}).get("properties"):
             return ToolResult(structured={**shown, "message": message, "next": FILL_IN}, is_error="errors" in more)
         shown |= {"arguments": dict(self.arguments), "rows": len(self.rows), "objects": labels}
-        preview = ActionPreview(message, {name: value for name, value in shown.items() if value}, self)
+        shown = {name: value for name, value in shown.items() if value}
+        preview = ActionPreview(message, shown, self, self.outlook())
         confirmation.confirm(None, preview)
         # A person has confirmed it, and now the action asks once more.
         raise ToolError(CHANGED)
@@ -363,7 +417,7 @@ class ActionCall:
     def _ask_directly(self, direct: DirectAnswers) -> ToolResult:
         """Return what an admin action asks before it runs, for the client to answer and confirm in its next call."""
         asked = [question for question in direct.asked if question.key != Confirmation.KEY]
-        consent = [self._consent] if self.confirms else []
+        consent = [self.consent] if self.confirms else []
         message = "\n".join([*consent, *(str(question.params["message"]) for question in asked)])
         failed = [question.reason for question in asked if question.reason]
         more = {"errors": failed} if failed else {}
@@ -372,20 +426,20 @@ class ActionCall:
     def _page_message(self, page: ActionPage) -> str:
         """Return the question of the admin action's page: the server's sentence, then what the page says, quoted."""
         said = f"\nIts page says: {quoted(page.message, MAX_PAGE_TEXT)}" if page.message else ""
-        return f"{self._consent}{said}"
+        return f"{self.consent}{said}"
 
     def _ask_page(self, page: ActionPage, values: Mapping[str, Any]) -> ToolResult:
         """Ask the questions of the admin action's page: by elicitation if the client supports it, or by the result."""
         if self.form:
             wrong = page.entries(self.request, self.form)[1]
             if wrong:
-                return self._page_result(page, wrong)
+                return self.page_result(page, wrong)
             return self._ask_filled_in(self._page_message(page))
         asks_user = self.request.mcp.can("elicitation") and not self.by_person
         schema = page.question(self.request) if asks_user else None
         if schema is None:
-            return self._page_result(page)
-        self.asked = self.confirmation.question("_form", self._shown(self._page_message(page)), schema)
+            return self.page_result(page)
+        self.asked = self.confirmation.question("_form", self.shown(self._page_message(page)), schema)
         try:
             self.form = self.confirmation.settle(self.asked)
         except InputRequired as unanswered:
@@ -396,10 +450,11 @@ class ActionCall:
             if self.action.destructive:
                 direct.check()
             self.asked = None
-            return self._page_result(page, [question.reason])
-        return self._answer(page, values)
+            return self.page_result(page, [question.reason])
+        return self.answer(page, values)
 
-    def _page_result(self, page: ActionPage, errors: Sequence[str] = ()) -> ToolResult:
+    def page_result(self, page: ActionPage, errors: Sequence[str] = ()) -> ToolResult:
+        """Return the question of the action's page, with what is wrong with the answers so far."""
         if self.asked is not None:
             raise InputRequired([self.asked.because(" ".join(errors))])
         schema = page.schema()
@@ -407,28 +462,28 @@ class ActionCall:
         failed = {"errors": list(errors)} if errors else {}
         return self._ask(self._page_message(page), **failed, **form)
 
-    def _answer(self, page: ActionPage, values: Mapping[str, Any]) -> ToolResult:
+    def answer(self, page: ActionPage, values: Mapping[str, Any]) -> ToolResult:
         """Post the admin action's page as a browser would, with the caller's values in its form."""
         entries, wrong = page.entries(self.request, self.form)
         if not self.form and self.asked is None and page.schema().get("required"):
             # The token confirmed only the rows: now ask what the page asks.
-            return self._page_result(page)
+            return self.page_result(page)
         if wrong:
-            return self._page_result(page, wrong)
+            return self.page_result(page, wrong)
         if not any(name == "action" for name, _ in entries):
             entries.insert(0, ("action", self.action.name))
         # Never "select across": the action runs on the picked rows only.
         entries = [(name, "0" if name == SELECT_ACROSS else value) for name, value in entries]
-        outcome = self._attempt(values, entries, page)
+        outcome = self.attempt(values, entries, page)
         if isinstance(outcome, ToolResult):
             return outcome
         again = outcome.form
         if again is not None and again.is_bound and again.errors:
-            return self._page_result(page, error_lines(again, again.fields))
+            return self.page_result(page, error_lines(again, again.fields))
         # The page's form is not in its context: take text that was not on the page before as its errors.
         said = outcome.said_since(page)
         if said and page.controls and outcome.controls.keys() == page.controls.keys():
-            return self._page_result(page, [said])
+            return self.page_result(page, [said])
         raise ToolError(
             "The action asked again and nothing was changed: it has more than one page. Run it in the admin."
         )

@@ -24,7 +24,7 @@ ANY: Final = ("name", "title", "description", "permissions", "permission", "scop
 OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "tool": (
         *(*ANY, "read_only", "destructive", "idempotent", "open_world"),
-        *("input_schema", "structured", "asks", "meta"),
+        *("input_schema", "structured", "asks", "dry_run", "meta"),
     ),
     "prompt": (*ANY, "complete"),
     "resource": (*ANY, "mime_type", "size", "complete", "ttl_ms", "public"),
@@ -61,6 +61,8 @@ def look(kind: str, function: Callable[..., Any], options: Mapping[str, Any]) ->
     )
     if kind == "tool":
         check_tool_name(found)
+        if options.get("dry_run") and inspect.iscoroutinefunction(function):
+            raise ImproperlyConfigured(f"{found}: an async function cannot be tried (dry_run). Write it without async.")
     return found
 
 

@@ -82,10 +82,18 @@ class ProjectFunction:
             return False
         return self.permission is None or bool(self.permission(request))
 
-    def call(self, request: MCPRequest, arguments: Mapping[str, Any], finish: Callable[[Any], T]) -> T | Awaitable[T]:
+    def call(
+        self,
+        request: MCPRequest,
+        arguments: Mapping[str, Any],
+        finish: Callable[[Any], T],
+        *,
+        confirms: bool = True,
+    ) -> T | Awaitable[T]:
         """Call the project function with arguments validated against its signature, and pass its value to ``finish``.
 
         For an async function, return an awaitable of that; parts that may query the database then run in a thread.
+        Without ``confirms``, a call that is only tried is not confirmed.
 
         Raises:
             ToolError: the arguments are wrong, or the function raised one of Django's exceptions to refuse.
@@ -95,7 +103,7 @@ class ProjectFunction:
             return self._call_async(request, arguments, finish)
         with speaking_plainly():
             given = self.arguments.validate(arguments, request)
-            given |= self.answers(request, given)
+            given |= self.answers(request, given) if confirms else self.asked.answers(request, given)
             with request.mcp.record.in_own_code():
                 value = self.function(request, **given)
             return finish(value)

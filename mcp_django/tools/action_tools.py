@@ -13,6 +13,7 @@ from ..conf import settings
 from ..context.person_consent import may_need_person
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
+from ..differences.action_trials import TriableActionCall
 from ..emulation.action_calls import ActionCall
 from ..emulation.picked_rows import Selection
 from ..exceptions import NotFound, NotPermitted, ToolError
@@ -25,7 +26,7 @@ from ..orm.tool_arguments import Arguments
 from ..schema.form_schemas import FormField
 from ..schema.value_types import FREE_OBJECT
 from ..scopes import Scope
-from .base import IDEMPOTENCY_KEY, Tool
+from .base import DRY_RUN, IDEMPOTENCY_KEY, UNTRIED, Tool
 from .model_overview import choice_words
 
 # Maximum number of cached action tools: an admin can describe an action differently to each caller.
@@ -66,7 +67,8 @@ class ActionTool(Tool):
         parameters: Mapping[str, Any] = action.schema.get("properties", {})
         self.parameters = frozenset(parameters)
         self.takes_key = not action.only_looks and "idempotency_key" not in parameters
-        if clashing := parameters.keys() & RESERVED:
+        reserved = {*RESERVED, *(["dry_run"] if action.can_be_tried else [])}
+        if clashing := parameters.keys() & reserved:
             raise ImproperlyConfigured(f"{action.key} cannot have a parameter named {', '.join(sorted(clashing))}.")
         # To save tokens, only run_action describes what all action tools share, and declares the rare arguments.
         asking: dict[str, Any] = {}
@@ -82,6 +84,8 @@ class ActionTool(Tool):
             asking["form"] = {**FREE_OBJECT, **({"description": ", ".join(words)} if words else {})}
         if asking or not action.only_looks:
             asking["confirm_token"] = {"type": "string"}
+        if action.can_be_tried:
+            asking["dry_run"] = DRY_RUN
         self.input_schema = {"type": "object", "properties": {**Selection.PICKING, **parameters, **asking}}
         if "required" in action.schema:
             self.input_schema["required"] = action.schema["required"]
@@ -123,11 +127,12 @@ class ActionTool(Tool):
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         # An action can ask without having declared it, so accept answers with any token.
         asked = {"form": FORM, "confirm_token": CONFIRM_TOKEN} if "confirm_token" in arguments else {}
-        known = {**Selection.EVERYTHING, **self.input_schema["properties"], **asked}
+        known = {**Selection.EVERYTHING, "dry_run": DRY_RUN, **self.input_schema["properties"], **asked}
         given = Arguments.of_write(arguments, known, keeping=self.parameters)
         action = _find_action(access_of(request)[self.action.exposure], self.action.name)
-        common = {name: given.pop(name, None) for name in (Selection.EVERYTHING.keys() | RESERVED) - self.parameters}
-        return ActionCall(request, action, common, given).run()
+        names = {*Selection.EVERYTHING, *RESERVED, "dry_run"} - self.parameters
+        common = {name: given.pop(name, None) for name in names}
+        return _run(request, action, common, given)
 
 
 class ActionTools:
@@ -214,6 +219,15 @@ def _find_action(model: ModelAccess, name: Any) -> Action:
     return found
 
 
+def _run(request: MCPRequest, action: Action, arguments: Mapping[str, Any], own: Mapping[str, Any]) -> ToolResult:
+    """Run an action, or try it; ``own`` are the arguments that it declares."""
+    if action.can_be_tried:
+        return TriableActionCall(request, action, arguments, own).run()
+    if Arguments(arguments).flag("dry_run"):
+        raise ToolError(UNTRIED.format("action"))
+    return ActionCall(request, action, arguments, own).run()
+
+
 class RunAction(Tool):
     """``run_action``: any action of any model."""
 
@@ -257,7 +271,9 @@ class RunAction(Tool):
         return may_need_person(action.options.confirm, action.exposure.confirm)
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
-        given = Arguments.of_write(arguments, self.input_schema["properties"], required=["model", "action"])
+        # Which actions take dry_run is in describe_model: a list of tools without such actions does not have it.
+        known = {**self.input_schema["properties"], "dry_run": DRY_RUN}
+        given = Arguments.of_write(arguments, known, required=["model", "action"])
         action = _find_action(given.model(request), given["action"])
         own = given.object("arguments")
-        return ActionCall(request, action, given, own).run()
+        return _run(request, action, given, own)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import Any, Final
 
 import orjson
@@ -16,12 +17,14 @@ from ..context.tool_results import ToolResult
 from ..exceptions import ToolError
 from ..functions.asked_parameters import AskedParameters, finished
 from ..functions.project_function import ProjectFunction
+from ..orm.tool_arguments import Arguments
 from ..protocol.content import Audio, Content, EmbeddedResource, Image, ResourceLink, Text
 from ..schema.json_values import to_jsonable
 from ..schema.return_types import ReturnType
 from ..schema.secrets import clean_text
 from ..scopes import Scope
 from .asking_tools import AskingTool
+from .base import DRY_RUN, UNTRIED
 
 _BLOCKS: Final = (Text, Image, Audio, EmbeddedResource, ResourceLink)
 
@@ -35,7 +38,9 @@ class FunctionTool(AskingTool):
     ``destructive=False``. Without ``scopes`` a read-only tool needs "mcp:read" and any other "mcp:write". ``asks`` says
     that the function uses ``request.mcp.ask()``: the schema then has arguments for the answers of clients that cannot
     ask their user. A parameter of :class:`~mcp_django.functions.asked_parameters.Ask` implies ``asks``. ``confirm``
-    says who confirms a call, in place of the setting ``CONFIRM``.
+    says who confirms a call, in place of the setting ``CONFIRM``. ``dry_run`` says that the function may run in a
+    transaction that is rolled back, to show what it would do: it does nothing that the database does not undo. Such a
+    tool announces no schema of its results, which then have another form.
     """
 
     def __init__(
@@ -56,6 +61,7 @@ class FunctionTool(AskingTool):
         structured: bool | None = None,
         asks: bool = False,
         confirm: Any = None,
+        dry_run: bool = False,
         meta: Mapping[str, Any] | None = None,
     ) -> None:
         self.name = name or function.__name__
@@ -74,6 +80,7 @@ class FunctionTool(AskingTool):
         self.destructive = destructive
         self.confirms = destructive and not read_only
         self.confirmed_by = confirm
+        self.dry_run = dry_run and not read_only
         self.input_schema = self._read_schema(asks)
         if self.confirms:
             self.function.confirm = self._confirm
@@ -88,8 +95,11 @@ class FunctionTool(AskingTool):
         self.returns = ReturnType.of(function)
         is_plain = self.returns.annotation in (None, str, bytes) or self.returns.mentions((*_BLOCKS, ToolResult))
         self.structured = structured
+        self.result_schema: Mapping[str, Any] | None = None
         if structured or (structured is None and not is_plain):
-            self.output_schema = self.returns.schema
+            self.result_schema = self.returns.schema
+        if not self.dry_run:
+            self.output_schema = self.result_schema
 
     def _read_schema(self, asks: bool) -> Mapping[str, Any]:
         """Return the input schema of the function tool, with arguments for answers if the function asks the user."""
@@ -98,6 +108,12 @@ class FunctionTool(AskingTool):
         self.takes_key = not self.read_only and "idempotency_key" not in own
         # The names of arguments that belong to answers, not to the function.
         self.reserved = AskedParameters.ARGUMENTS.keys() - own
+
+        self.takes_dry_run = "dry_run" not in own
+        if self.dry_run and not self.takes_dry_run:
+            raise ImproperlyConfigured(f"{self.name} can be tried and cannot have a parameter named dry_run")
+        if self.dry_run:
+            schema = {**schema, "properties": {**schema.get("properties", {}), "dry_run": DRY_RUN}}
 
         more: Mapping[str, Any] = {}
         if asks or self.function.asked.of_user:
@@ -131,15 +147,42 @@ class FunctionTool(AskingTool):
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult | Awaitable[ToolResult]:
         """Call the function tool with validated arguments; an awaitable for an async function."""
-        return self.function.call(
-            request, arguments, lambda value: self.bounded(self.to_result(finished(request, value)))
+        own = dict(arguments)
+        if self.takes_dry_run and Arguments(dry_run=own.pop("dry_run", None)).flag("dry_run"):
+            if not self.dry_run:
+                raise ToolError(UNTRIED.format("tool"))
+            return self._tried(request, own)
+        return self.function.call(request, own, lambda value: self.bounded(self.to_result(finished(request, value))))
+
+    def _tried(self, request: MCPRequest, arguments: Mapping[str, Any]) -> ToolResult:
+        """Return what a call of the function tool would do, after it has been rolled back.
+
+        It counts as a written row: else it would tell for nothing what is there.
+        """
+        # Imported here, because few tools can be tried.
+        from ..differences.function_trials import try_function
+        from ..differences.trials import WILL_ASK
+
+        wire, failed = try_function(request, partial(self._run_unasked, request, arguments))
+        request.mcp.record.settle("tried")
+        request.mcp.record.rows_changed += 1
+        if self.confirms:
+            wire["next"] = WILL_ASK
+        return self.bounded(ToolResult(structured=wire, is_error=failed))
+
+    def _run_unasked(self, request: MCPRequest, arguments: Mapping[str, Any]) -> ToolResult:
+        """Run the function without a confirmation."""
+        result = self.function.call(
+            request, arguments, lambda value: self.to_result(finished(request, value)), confirms=False
         )
+        assert isinstance(result, ToolResult)
+        return result
 
     def to_result(self, value: Any) -> ToolResult:
         """Turn a return value of the function into the tool result."""
         if isinstance(value, ToolResult):
             return value
-        if self.output_schema is not None or self.structured:
+        if self.result_schema is not None or self.structured:
             return self._structured(value)
         if isinstance(value, str | None):
             return ToolResult(content=[Text(clean_text(value or ""))])
@@ -165,11 +208,11 @@ class FunctionTool(AskingTool):
 
     def _structured(self, value: Any) -> ToolResult:
         data = to_jsonable(value)
-        if self.output_schema is not None and self.returns.is_wrapped:
+        if self.result_schema is not None and self.returns.is_wrapped:
             return ToolResult(structured=self.returns.wrap(data))
         if isinstance(data, dict):
             return ToolResult(structured=data)
-        if self.output_schema is not None:
+        if self.result_schema is not None:
             raise TypeError(f"{self.name} announces an object and returned {type(value).__name__}")
         return ToolResult(structured=self.returns.wrap(data))
 

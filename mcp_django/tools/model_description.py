@@ -18,6 +18,8 @@ from .query_records import UNORDERED
 MAX_CHOICES: Final = 30
 # What can be written to a field of files.
 FILE_WORDS: Final = 'write {"name", "base64"} or {"name", "text"}'
+# What an action takes that can be tried.
+TRIABLE: Final = "true shows what it would do, and changes nothing"
 
 
 class Description(Overview):
@@ -155,6 +157,8 @@ class Description(Overview):
             if arguments:
                 entry["arguments"] = f"Same as {other}" if other else arguments
                 first.append((name, arguments))
+            if action.can_be_tried:
+                entry["dry_run"] = TRIABLE
             more = {"required": schema.get("required"), "asks_for": action.asks_for}
             yield entry | {key: list(names) for key, names in more.items() if names}
 

@@ -140,6 +140,8 @@ class Overview:
             for key in action.schema.get("properties", {}):
                 arguments.append(f"{key}*" if key in required else key)
             call = f"{name}({', '.join(arguments)})" if arguments else name
+            if action.can_be_tried:
+                call += " with dry_run"
             calls.append(f"{call} asks for {' and '.join(action.asks_for)}" if action.asks_for else call)
         if calls:
             payload["actions"] = ", ".join(calls)

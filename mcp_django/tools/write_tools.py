@@ -28,7 +28,7 @@ from ..orm.row_finder import RowFinder
 from ..orm.tool_arguments import Arguments
 from ..schema.value_types import FREE_OBJECT, KEY
 from ..scopes import Scope
-from .base import IDEMPOTENCY_KEY, Tool
+from .base import DRY_RUN, IDEMPOTENCY_KEY, Tool
 
 MODEL: Final = {"type": "string"}
 VALUES: Final = {
@@ -50,7 +50,6 @@ BY: Final = {
     "description": "Unique field or fields that name rows (default pk)",
 }
 VERSION: Final = {"type": "string", "description": "Of get_record or dry_run: refuse if changed"}
-DRY_RUN: Final = {"type": "boolean", "description": "Show what would change, and change nothing"}
 CONFIRM_TOKEN: Final = {"type": "string", "description": "From its preview"}
 
 
