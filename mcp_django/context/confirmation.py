@@ -158,8 +158,7 @@ class Confirmation:
         self.settle(self.question(self.KEY, message))
 
     def ask_showing(self, tell: Callable[[], str]) -> None:
-        """Return once the client's user has confirmed the call. ``tell`` returns the message, if the user is asked:
-        what the confirmation is bound to has to tell the question from any other."""
+        """Return once the client's user has confirmed the call; ``tell`` returns the message, if they are asked."""
         try:
             self.settle(replace(self.question(self.KEY, ""), is_about=True))
         except InputRequired as asked:

@@ -40,6 +40,12 @@ CHANGED: Final = "Someone else was changing these rows. Nothing was changed. Rep
 TOLD: Final = ("result", "text")
 
 
+def can_be_tried(action: Action) -> bool:
+    """Return whether an action may run to show what it would do: its author says so, and a rollback undoes it. One that
+    only reads is not tried."""
+    return action.options.dry_run and action.atomic and not action.read_only
+
+
 class AsksFirst(ToolError):
     """Raised where an action that is tried asks for something that the call does not have."""
 

@@ -24,8 +24,7 @@ class ActionOptions:
     selected row. ``destructive``: True asks before the action runs, False declares it harmless. None, which an
     action of an admin has that says nothing, asks unless the action needs only the view permission.
     ``atomic`` runs the action in one transaction. ``asks`` says that it uses ``request.mcp.ask()``. ``confirm`` says
-    who confirms it, in place of the exposure's option. ``dry_run`` says that the action may run to show what it would
-    do, in a transaction that is rolled back: a rollback undoes all that it does.
+    who confirms it, in place of the exposure's option, ``dry_run`` that it may run to be tried, and is rolled back.
     """
 
     permissions: tuple[str, ...] = ("change",)
@@ -75,11 +74,6 @@ class Action:
     def confirms(self) -> bool:
         """Whether the declared action needs confirmation before it runs: it may change something and destroy it."""
         return self.destructive and not self.only_looks
-
-    @property
-    def can_be_tried(self) -> bool:
-        """Whether the declared action may run to show what it would do. One that only reads is not tried."""
-        return self.options.dry_run and self.atomic and not self.read_only
 
     @property
     def asks_by_page(self) -> bool:
