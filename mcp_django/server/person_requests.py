@@ -32,7 +32,6 @@ from ..orm.query_limits import OutcomeUnknown, write_transaction
 from ..protocol.content import Text
 from ..signin import FactName
 from ..tools.base import Tool
-from .methods.handler_interface import Later
 
 State = Change.State
 # The part of a page's address between that of the endpoint and the number of the request.
@@ -66,6 +65,7 @@ AGAIN: Final = "To ask for it again, if the user wants that, repeat the call wit
 TOO_LONG: Final = "The call was confirmed and done. Its result was too long to be kept."
 NO_LONGER: Final = "Change {} was done. Your permissions have changed since, so its result is not shown."
 UNKNOWN: Final = "It stopped half-way, and nobody knows what it has done. Look at the data."
+ASKS: Final = "It asks something on its way, and the application is no longer there to answer."
 TAKEN: Final = "Somebody has decided already."
 
 
@@ -79,8 +79,9 @@ class PersonRequest:
         self.changes = Changes(request)
         self.digest = self.changes.digest(tool.name, self.arguments)
 
-    def known(self) -> Mapping[str, Any] | Later | None:
-        """Return the answer to a call that waits or was decided before, None for a call that is new.
+    def known(self) -> Mapping[str, Any] | Callable[[], Awaitable[dict[str, Any]]] | None:
+        """Return the answer to a call that waits or was decided before, None for a call that is new; or a coroutine
+        function that returns it after some seconds, for a user who is looking at the page.
 
         Raises ``Declined`` if the user did not want to open the page; the request is then withdrawn.
         """
@@ -97,7 +98,7 @@ class PersonRequest:
             found.claim(State.WAITING, State.WITHDRAWN, decided=timezone.now(), outcome="The user dismissed it.")
             raise
         # The page was opened, which is no yes.
-        return Later(partial(self._wait, found), is_async=True)
+        return partial(self._wait, found)
 
     def open(self, needed: PersonNeeded, arguments: Mapping[str, Any]) -> ToolResult:
         """Keep the call, and return what the client shows its user; ``arguments`` are those to make the call with.
@@ -303,8 +304,9 @@ class ConsentedCall:
 
     def _stopped(self, error: BaseException) -> None:
         """Note how a call ended that was not in one transaction."""
-        is_refusal = isinstance(error, (ToolError, InputRequired)) and not isinstance(error, OutcomeUnknown)
-        if is_refusal:
-            self.kept.claim(State.RUNNING, State.FAILED, outcome=str(error))
+        if isinstance(error, InputRequired):
+            self.kept.claim(State.RUNNING, State.FAILED, outcome=ASKS)
+        elif isinstance(error, ToolError) and not isinstance(error, OutcomeUnknown):
+            self.kept.claim(State.RUNNING, State.FAILED, outcome=error.message)
         else:
             self.kept.claim(State.RUNNING, State.UNKNOWN, outcome=UNKNOWN)

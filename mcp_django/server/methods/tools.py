@@ -84,6 +84,8 @@ def call_tool(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str, An
             known = asking.known()
         except ToolError as error:
             return RefusedCall(request, tool, arguments, error).result()
+        if callable(known):
+            return Later(known, is_async=True)
         if known is not None:
             return known
     try:

@@ -29,7 +29,7 @@ from ...sites import MCPSite
 State = Change.State
 SAID_NO: Final = "The user has said no."
 # Members of what is shown of a call that was not tried, which the page lists.
-LISTED: Final = ("arguments", "filled_in")
+LISTED: Final = ("arguments", "filled_in", "shown")
 
 
 def confirmation_urls(site: MCPSite) -> list[URLPattern]:
