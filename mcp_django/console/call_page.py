@@ -12,6 +12,7 @@ from ..models import CallEntry
 from .call_log_admin import BODIES
 from .console_pages import Page
 from .conversations_page import Conversation, admin_url, written
+from .undo_page import changes_of
 
 # Maximum number of calls of the conversation that are shown before and after the call.
 AROUND: Final = 3
@@ -44,6 +45,7 @@ def show(page: Page, request: HttpRequest) -> HttpResponseBase:
         "conversation": Conversation.around(call, AROUND),
         "model_link": admin_url(page.home, request, model, "changelist"),
         "written": list(written(page.home, request, [call])),
+        "changes": list(changes_of(page.home, request, [call])),
     }
     return page.render(request, context)
 

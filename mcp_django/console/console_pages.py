@@ -164,6 +164,8 @@ PAGES: Final = (
 )
 # The page of one call, which has no tab of its own.
 CALL: Final = Page("call", gettext_lazy("Call"), "call_page.show", READ, is_local=True)
+# The page that takes a change back, which has no tab either.
+UNDO: Final = Page("undo", gettext_lazy("Take back"), "undo_page.respond", is_local=True)
 
 
 class ReadOnlyAdmin(ModelAdmin):  # type: ignore[type-arg]
@@ -187,7 +189,8 @@ class Home(ModelAdmin):  # type: ignore[type-arg]
 
     def get_urls(self) -> list[URLPattern]:
         """Return a URL pattern for each page, before those of rows."""
-        own = [path(f"{page.name}/", self.admin_site.admin_view(page.view), name=page.url_name) for page in self.pages]
+        pages = [*self.pages, replace(UNDO, home=self)]
+        own = [path(f"{page.name}/", self.admin_site.admin_view(page.view), name=page.url_name) for page in pages]
         urls: list[URLPattern] = [*own, *super().get_urls()]
         for each in urls:
             each.callback = self.in_zone(each.callback)

@@ -28,6 +28,7 @@ from ..templatetags.mcp_console import Outcome
 from .call_log_admin import BODIES
 from .call_query import CallQuery
 from .console_pages import Home, Page
+from .undo_page import changes_of
 
 # A pause longer than PAUSE ends a conversation that has no session; pauses from TOLD on are shown.
 PAUSE: Final = timedelta(minutes=30)
@@ -255,4 +256,6 @@ def show(page: Page, request: HttpRequest) -> HttpResponseBase:
     conversation = Conversation.around(call)
     doubts = doubts_about(call.client_name, [call.client_host] if call.client_host else ())
     entries = list(written(page.home, request, conversation.calls))
-    return page.render(request, {"conversation": conversation, "doubts": doubts, "written": entries}, "conversation")
+    context = {"conversation": conversation, "doubts": doubts, "written": entries}
+    context["changes"] = list(changes_of(page.home, request, conversation.calls))
+    return page.render(request, context, "conversation")

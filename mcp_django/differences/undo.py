@@ -15,11 +15,12 @@ from django.db.models import Model, QuerySet
 from django.utils import timezone
 from django.utils.text import capfirst
 
+from ..conf import settings
 from ..context.confirmation import Confirmation, one_line
 from ..context.person_consent import needs_person
 from ..context.request import MCPRequest
 from ..emulation.history import Journal
-from ..exceptions import NotFound, ToolError
+from ..exceptions import NotFound, NotPermitted, ToolError
 from ..models import Change
 from ..orm.access import ModelAccess
 from ..orm.column_values import pk_text
@@ -79,6 +80,8 @@ class Undo(Write):
         return True
 
     def prepare(self) -> None:
+        if settings.READ_ONLY:
+            raise NotPermitted("This server only reads at present. Nothing was changed.")
         self.kept = self.find(self.changes, self.number, lock=True)
         change = self.undoes = self.kept.change
         if why_not := self.kept.why_not_undone:

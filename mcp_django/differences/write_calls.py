@@ -93,6 +93,18 @@ class WriteCall:
                 return asked
             return ToolResult(structured=self.perform(footprint))
 
+    def run_pinned(self, pin: str) -> dict[str, Any]:
+        """Make the write that a person has seen tried, and has said yes to; return its result.
+
+        Raises ``ToolError`` if it would no longer do what it did when this pin was made.
+        """
+        with self.write.refusals(), one_transaction(self.write.exposure.model, self.request):
+            self.write.prepare()
+            footprint = Footprint(self.using)
+            self._track(footprint)
+            self.write.confirmation(footprint).check_pin(pin)
+            return self.perform(footprint)
+
     def perform(self, footprint: Footprint) -> dict[str, Any]:
         """Make the prepared write and keep it, in the transaction of the caller; return its result."""
         with footprint.watching():

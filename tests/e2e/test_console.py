@@ -38,7 +38,22 @@ for n in range(600):
     records.append(CallRecord(started=timezone.now() - ago, version="2025-11-25", site="mcp", **values))
 CallEntry.objects.all().delete()
 store(list(map(row_of, records)))
-CallEntry.objects.filter(call_id=records[0].id.hex).update(arguments='{"model": "shop.order"}')
+CallEntry.objects.filter(call_id=records[0].id.hex).update(arguments='{"model": "shop.order"}', rows_changed=1)
+
+# What a call changed, and what it may take back.
+from django.contrib.auth import get_user_model
+from mcp_django import site
+from mcp_django.models import Change
+from mcp_django.transports.local_client import LocalClient
+from example_project.shop.models import Supplier
+
+client = LocalClient(site, get_user_model().objects.get(username="admin"), ["mcp:write"])
+pk = Supplier.objects.order_by("pk")[0].pk
+for name in ("First", "<b>" + "LongestNameOfAll" * 4):
+    arguments = {"model": "shop.supplier", "pk": str(pk), "values": {"name": name}}
+    done = client.request("tools/call", name="update_record", arguments=arguments)["structuredContent"]
+    Change.objects.filter(pk=done["change"]).update(call=records[0].id.hex)
+print("change", done["change"])
 print("call", CallEntry.objects.get(call_id=records[0].id.hex).pk)
 """
 PAGES = {
@@ -48,6 +63,8 @@ PAGES = {
     "call": ("{call}/change/", "Where the time went"),
     "conversations": ("conversations/", "Calls of one session"),
     "conversation": ("conversations/?call={call}", "Its calls"),
+    "undo": ("undo/?change={change}", "Rows go back as they were"),
+    "undo-conflict": ("undo/?change={earlier}", "was changed since"),
     "seen": ("seen/?user=warehouse", "query_records"),
     "seen-form": ("seen/?user=nobody-at-all", "There is no such user"),
     "try": ("try/", "Call a tool as yourself"),
@@ -98,10 +115,13 @@ def server(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 @pytest.fixture(scope="module")
 def seen(server: Server, node: str, chromium: str) -> dict[tuple[str, str], dict[str, Any]]:
     manage(server, "mcp_token", "warehouse", "--name", "nightly report")
-    call = manage(server, "shell", "-c", DAY).rpartition("call ")[2].strip()
+    told = manage(server, "shell", "-c", DAY)
+    call = told.rpartition("call ")[2].split()[0]
+    change = int(told.rpartition("change ")[2].split()[0])
+    keys = {"call": call, "change": change, "earlier": change - 1}
     console = f"{server.origin}/admin/mcp_django/callentry/"
     pages = [
-        {"name": name, "url": f"{console}{path.format(call=call)}", "sent": SENT.get(name)}
+        {"name": name, "url": f"{console}{path.format(**keys)}", "sent": SENT.get(name)}
         for name, (path, _) in PAGES.items()
     ]
     task: dict[str, Any] = {"languages": LANGUAGES, "widths": WIDTHS, "within": OURS, "pages": pages}

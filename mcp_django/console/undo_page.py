@@ -1,0 +1,149 @@
+"""The console's page on which a person takes a change back, and the changes that pages of calls list.
+
+One's own changes need no permission but those of their rows; those of others need ``mcp_django.undo_change`` too. The
+user's own rights decide, as for any write.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from django.contrib import messages
+from django.db import router
+from django.http import Http404, HttpRequest, HttpResponseBase
+from django.shortcuts import redirect
+from django.urls import reverse
+from django.utils.translation import gettext as _
+
+from ..context.untrusted_text import plain
+from ..differences.difference_tables import tables_of
+from ..differences.kept_changes import MAX_KEY, KeptChange, owner_of
+from ..differences.trials import Trial
+from ..differences.undo import OthersChanges, Undo
+from ..differences.write_calls import WriteCall
+from ..exceptions import CallRefused, NotFound, ToolError
+from ..models import CallEntry, Change
+from ..orm.access import access_of
+from ..orm.tool_arguments import Arguments
+from ..scopes import Scope
+from ..signin import SignIn
+from ..transports.local_client import LocalClient
+from .console_pages import Home, Page
+from .switches_page import way_back
+from .visibility_page import known_sites
+
+OTHERS: Final = "mcp_django.undo_change"
+VIEW: Final = "mcp_django.view_change"
+TOOL: Final = "undo_change"
+NAME: Final = "console"
+# Maximum number of changes that a page lists.
+MOST: Final = 100
+# The columns that they need.
+SHOWN: Final = ("state", "user", "summary", "cannot_undo", "expires")
+INVISIBLE: Final = "You cannot see all models that it wrote."
+
+
+def may_take_back(user: Any, change: Change) -> bool:
+    """Return whether the user may take back a change, if they have the rights of its rows: it is theirs, or they have
+    the permission for those of others."""
+    return change.user == owner_of(user) or bool(user.has_perm(OTHERS))
+
+
+def changes_of(home: Home, request: HttpRequest, calls: Iterable[CallEntry]) -> Iterator[dict[str, Any]]:
+    """Yield what calls changed, the newest first, as far as the user may know: with the address at which a change is
+    taken back, "" if it cannot be, or not by this user."""
+    user: Any = request.user
+    ids = [call.call_id for call in calls if call.rows_changed]
+    if not ids:
+        return
+    states = (Change.State.DONE.value, Change.State.UNDONE.value)
+    rows = Change.objects.using(router.db_for_write(Change)).filter(call__in=ids, state__in=states)
+    for change in rows.only(*SHOWN).order_by("-pk")[:MOST]:
+        may_undo = may_take_back(user, change)
+        if not (may_undo or user.has_perm(VIEW)):
+            continue
+        why_not = KeptChange(change).why_not_undone
+        is_undone = change.state == Change.State.UNDONE
+        url = ""
+        if may_undo and not why_not:
+            address = reverse(f"{home.admin_site.name}:mcp_django_console_undo")
+            url = f"{address}?change={change.pk}"
+        told = "" if is_undone else why_not
+        yield {
+            "number": change.pk,
+            "summary": plain(change.summary, 160),
+            "url": url,
+            "is_undone": is_undone,
+            "why": told,
+        }
+
+
+class UndoOnPage:
+    """A change that a user takes back on a page."""
+
+    def __init__(self, request: HttpRequest, change: Change) -> None:
+        site = known_sites().get(change.site)
+        if site is None or site.needs_middleware:
+            raise Http404
+        self.change = change
+        self.site = site
+        user: Any = request.user
+        facts = SignIn(request).facts()
+        client = LocalClient(site, user, [Scope.WRITE], facts, name=NAME, is_signed_in=True)
+        self.request = client.new_request()
+        self.changes = OthersChanges(self.request)
+
+    def trial(self) -> Trial:
+        """Try it. Raises ``ToolError`` if it cannot be taken back by this user."""
+        try:
+            return Trial(self._new)
+        except NotFound:
+            raise ToolError(INVISIBLE) from None
+
+    def run(self, pin: str) -> None:
+        """Take it back. Raises ``ToolError`` if that is not possible, or would no longer do what was shown."""
+        try:
+            WriteCall(self._new, Arguments()).run_pinned(pin)
+        except NotFound:
+            raise ToolError(INVISIBLE) from None
+
+    def _new(self) -> Undo:
+        return Undo(access_of(self.request).get_model(self.change.model), TOOL, self.change.pk, self.changes)
+
+
+def find_change(request: HttpRequest, number: str) -> Change:
+    """Return the change of this number; raise ``Http404`` unless the user may take it back."""
+    key = int(number) if number.isascii() and number.isdecimal() and len(number) < 20 else 0
+    rows = Change.objects.using(router.db_for_write(Change)).defer("shown", "footprint", "kept", "result")
+    change = rows.filter(pk=key).first() if 0 < key <= MAX_KEY else None
+    if change is None or not may_take_back(request.user, change):
+        raise Http404
+    return change
+
+
+def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
+    """Show what taking a change back does, and take it back."""
+    change = find_change(request, request.POST.get("change", request.GET.get("change", "")))
+    undo = UndoOnPage(request, change)
+    back = way_back(request)
+    context: dict[str, Any] = {"change": change, "summary": plain(change.summary, 160), "back": back}
+    context |= {"client": plain(change.client_name or change.client_id), "user_name": plain(change.username)}
+    if request.method == "POST":
+        try:
+            undo.run(request.POST.get("pin", ""))
+        except (ToolError, CallRefused) as error:
+            messages.error(request, error.message)
+            return redirect(f"{page.url}?change={change.pk}")
+        messages.success(request, _("Change %(number)s is taken back.") % {"number": change.pk})
+        return redirect(back or page.home.calls_url)
+    try:
+        trial = undo.trial()
+    except (ToolError, CallRefused) as error:
+        return page.render(request, {**context, "why_not": error.message})
+    wire = trial.difference.to_wire()
+    shown = {
+        "tables": tables_of(wire, undo.site),
+        "more_rows": wire.get("more_rows", 0),
+        "others": trial.difference.others,
+        "pin": trial.pin,
+    }
+    return page.render(request, {**context, **shown})
