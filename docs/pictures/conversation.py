@@ -1,4 +1,4 @@
-"""What is seen in the moving picture: two questions to the example shop, and what its server answers to each call.
+"""What is seen in the moving picture: what a person asks of the example shop, and what its server answers to each call.
 
 The questions and the calls are written here, as a person and a model would, and so is what the model makes of an
 answer: its words are filled with the figures of the server.
@@ -12,12 +12,16 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import ElicitRequestFormParams, ElicitResult, Implementation
 
+from mcp_django.schema.consent import ConsentForm
 from tests.e2e.python_client import TIMEOUT, Person
 from tests.e2e.servers import Server
 
 FIRST = "Is one carrier slower than the others?"
 SECOND = "The newest delivered order from Germany arrived broken. Refund it."
+THIRD = "Cancel all pending orders."
+FOURTH = "No, I meant those of last week only! Take that back."
 REFUND = {"reason": "damaged"}
+CONSENT = {ConsentForm.FIELD: ConsentForm.YES}
 NAME = Implementation(name="Chat client", version="1.0")
 
 
@@ -42,16 +46,24 @@ class Step:
 
 
 @dataclass
+class Part:
+    """What a person asks, and what is done for it; ``caption`` names what it shows. ``afresh``: in an empty window."""
+
+    question: str
+    caption: str
+    afresh: bool = False
+    steps: list[Step] = field(default_factory=list)
+
+
+@dataclass
 class Conversation:
-    first: list[Step] = field(default_factory=list)
-    second: list[Step] = field(default_factory=list)
+    reads: Part = field(default_factory=lambda: Part(FIRST, "asks"))
+    refunds: Part = field(default_factory=lambda: Part(SECOND, "acts"))
+    cancels: Part = field(default_factory=lambda: Part(THIRD, "shows", afresh=True))
+    undoes: Part = field(default_factory=lambda: Part(FOURTH, "undoes"))
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "questions": [FIRST, SECOND],
-            "first": [asdict(step) for step in self.first],
-            "second": [asdict(step) for step in self.second],
-        }
+        return {"parts": [asdict(part) for part in (self.reads, self.refunds, self.cancels, self.undoes)]}
 
 
 async def hold(server: Server, username: str = "admin") -> Conversation:
@@ -61,7 +73,7 @@ async def hold(server: Server, username: str = "admin") -> Conversation:
     async def agree(context: Any, params: Any) -> ElicitResult:
         assert isinstance(params, ElicitRequestFormParams)
         asked.append({"message": params.message, "schema": params.requested_schema})
-        return ElicitResult(action="accept", content=REFUND)
+        return ElicitResult(action="accept", content=answer_to(asked[-1]))
 
     person = Person(server, username)
     async with (
@@ -71,26 +83,28 @@ async def hold(server: Server, username: str = "admin") -> Conversation:
         ) as client,
     ):
 
-        async def call(tool: str, **arguments: Any) -> Step:
+        async def call(part: Part, tool: str, **arguments: Any) -> Step:
             result = await client.call_tool(tool, arguments)
             assert not result.is_error, result.content
             assert result.structured_content is not None
             step = Step(tool, arguments, result.structured_content)
             if asked:
-                step.asked, step.given = asked.pop(), REFUND
+                step.asked = asked.pop()
+                step.given = answer_to(step.asked)
+            part.steps.append(step)
             return step
 
         found = Conversation()
-        found.first.append(
-            await call(
-                "aggregate_records",
-                model="shop.shipment",
-                aggregates=["count", "avg:delivered_at-shipped_at"],
-                group_by=["carrier"],
-            )
+        shipments = await call(
+            found.reads,
+            "aggregate_records",
+            model="shop.shipment",
+            aggregates=["count", "avg:delivered_at-shipped_at"],
+            group_by=["carrier"],
         )
-        found.first[-1].words = of_carriers(found.first[-1].answer)
+        shipments.words = of_carriers(shipments.answer)
         orders = await call(
+            found.refunds,
             "query_records",
             model="shop.order",
             filters={"status": "delivered", "country": "Germany"},
@@ -98,8 +112,24 @@ async def hold(server: Server, username: str = "admin") -> Conversation:
             ordering=["-created"],
             limit=1,
         )
-        found.second.append(orders)
         [(pk, number, (_customer, name), total)] = orders.answer["rows"]
-        found.second.append(await call("refund_shop_order", pks=[pk]))
-        found.second[-1].words = f"Order {number} of {name} over {total} is refunded, with the reason “damaged”."
+        refund = await call(found.refunds, "refund_shop_order", pks=[pk])
+        refund.words = f"Order {number} of {name} over {total} is refunded, with the reason “damaged”."
+        cancellation = await call(
+            found.cancels,
+            "update_record",
+            model="shop.order",
+            filters={"status": "pending"},
+            values={"status": "cancelled"},
+        )
+        cancellation.words = (
+            f"{cancellation.answer['rows']} orders are cancelled, as change {cancellation.answer['change']}."
+        )
+        undo = await call(found.undoes, "undo_change", change=cancellation.answer["change"])
+        undo.words = f"Taken back: the {undo.answer['rows']} orders are pending again."
         return found
+
+
+def answer_to(asked: dict[str, Any]) -> dict[str, str]:
+    """Return what the person fills in: the reason of a refund, or that they agree."""
+    return CONSENT if ConsentForm.FIELD in asked["schema"]["properties"] else REFUND

@@ -1,6 +1,6 @@
 // Makes the frames of the moving picture, and still pictures of pages, in Chromium.
 //
-// Standard input: { executable, modules, directory, login: { url, username }, conversation, console: { list, call },
+// Standard input: { executable, modules, directory, login: { url, username }, conversation, console: { url, path },
 //                   stage, first, stills: [{ name, url, width, height, anonymous, fill, press, selector }] }
 // Standard output: { frames: [{ file, duration }], texts: [what the stage showed], stills: [file] }
 
@@ -17,6 +17,8 @@ const CLIENT = 'A chat client, connected to the example shop';
 const CAPTIONS = {
   asks: 'A person asks. The model reads through the admin, as that user.',
   acts: 'An action of the admin that cannot be undone asks first.',
+  shows: 'A change of many rows shows each difference before it asks.',
+  undoes: 'What a write has done can be taken back.',
   logs: 'Staff see every call in the admin, and can turn any of it off.',
 };
 
@@ -55,43 +57,31 @@ async function film(context) {
     frames.push({ file, duration });
     texts.push(await stage.innerText('body'));
   };
-  const { questions, first, second } = task.conversation;
-  const said = [{ kind: 'user', text: questions[0] }];
-  for (const { tool, arguments: given, answer, words } of first) {
+  const [opening, ...parts] = task.conversation.parts;
+  const said = [{ kind: 'user', text: opening.question }];
+  for (const { tool, arguments: given, answer, words } of opening.steps) {
     said.push({ kind: 'call', tool, arguments: given }, { kind: 'table', ...answer });
     if (words) said.push({ kind: 'words', text: words });
   }
-  const chat = (more, draft = '') => ({ title: CLIENT, caption: CAPTIONS.acts, said: [...said, ...more], draft });
-  await shoot({ ...chat([]), caption: CAPTIONS.asks }, 4000);
+  let caption = CAPTIONS[opening.caption];
+  const chat = (more = [], draft = '') => ({ title: CLIENT, caption, said: [...said, ...more], draft });
+  await shoot(chat(), 3200);
   if (task.first) return;
 
-  for (let n = 4; n < questions[1].length; n += 5) {
-    await shoot({ ...chat([], questions[1].slice(0, n)), caption: CAPTIONS.asks }, 110);
-  }
-  await shoot({ ...chat([], questions[1]), caption: CAPTIONS.asks }, 500);
-  const parts = [{ kind: 'user', text: questions[1] }];
-  await shoot(chat(parts), 500);
-  for (const { tool, arguments: given, answer, asked, given: filled, words } of second) {
-    parts.push({ kind: 'call', tool, arguments: given });
-    await shoot(chat(parts), 600);
-    if (asked) {
-      const form = { kind: 'form', ...asked, given: {} };
-      await shoot(chat([...parts, form]), 2200);
-      form.given = filled;
-      await shoot(chat([...parts, form]), 900);
-      const [x, y] = await stage.evaluate(() => window.middle('.button.main'));
-      for (const [n, pointer] of towards(x, y).entries()) {
-        await shoot({ ...chat([...parts, form]), pointer }, n === 4 ? 350 : 80);
-      }
-      form.pressed = true;
-      await shoot({ ...chat([...parts, form]), pointer: [x, y] }, 250);
-      parts.push(...answer.messages.map(({ text }) => ({ kind: 'done', text })));
-      await shoot(chat(parts), 900);
-      if (words) parts.push({ kind: 'words', text: words });
-      await shoot(chat(parts), 2200);
-    } else {
-      parts.push({ kind: 'table', ...answer });
-      await shoot(chat(parts), 900);
+  for (const { question, caption: name, afresh, steps } of parts) {
+    if (afresh) said.length = 0;
+    for (let n = 6; n < question.length; n += 12) await shoot(chat([], question.slice(0, n)), 110);
+    await shoot(chat([], question), 300);
+    caption = CAPTIONS[name];
+    said.push({ kind: 'user', text: question });
+    await shoot(chat(), 300);
+    for (const { tool, arguments: given, answer, asked, given: filled, words } of steps) {
+      said.push({ kind: 'call', tool, arguments: given });
+      if (asked) await agree(stage, shoot, chat, { kind: 'form', ...asked }, filled);
+      if (answer.rows instanceof Array) said.push({ kind: 'table', ...answer });
+      said.push(...(answer.messages ?? []).map(({ text }) => ({ kind: 'done', text })));
+      if (words) said.push({ kind: 'words', text: words });
+      await shoot(chat(), words ? 1800 : 900);
     }
   }
 
@@ -109,6 +99,18 @@ async function film(context) {
     await page.waitForLoadState('networkidle');
   }
   await page.close();
+}
+
+// A person reads a form, fills it in and accepts.
+async function agree(stage, shoot, chat, form, filled) {
+  await shoot(chat([{ ...form, given: {} }]), 2200);
+  const given = { ...form, given: filled };
+  await shoot(chat([given]), 500);
+  const [x, y] = await stage.evaluate(() => window.middle('.button.main'));
+  for (const [n, pointer] of towards(x, y).entries()) {
+    await shoot({ ...chat([given]), pointer }, n === 4 ? 250 : 70);
+  }
+  await shoot({ ...chat([{ ...given, pressed: true }]), pointer: [x, y] }, 200);
 }
 
 // Where the pointer is on its way, which ends slowly.

@@ -21,7 +21,7 @@ CALLS = "admin/mcp_django/callentry/"
 def film(server: Server, conversation: Conversation) -> dict[str, Any]:
     """Return the task to picture a conversation, and then its last call in the console."""
     first = '#content table a[href*="/change/"]'
-    path = [{"link": first, "duration": 2600}, {"link": "", "duration": 4500}]
+    path = [{"link": first, "duration": 1800}, {"link": "", "duration": 3500}]
     return {
         "conversation": conversation.as_json(),
         "console": {"url": f"{server.origin}/{CALLS}", "path": path},

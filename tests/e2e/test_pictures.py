@@ -18,15 +18,22 @@ def test_the_first_frame_shows_what_the_server_answered(
     # The whole film takes half a minute.
     taken = take(example, node, chromium, tmp_path, first=True, **task)
     (text,) = taken["texts"]
-    for row in conversation.first[0].answer["rows"]:
+    for row in conversation.reads.steps[0].answer["rows"]:
         assert row[0] in text
     # The model says what the rows mean.
-    assert conversation.first[0].words in text
+    assert conversation.reads.steps[0].words in text
     assert "POST takes" in text
-    refund = conversation.second[-1]
+    refund = conversation.refunds.steps[-1]
     assert refund.asked is not None
     assert "Refund orders" in refund.asked["message"]
     assert refund.answer["messages"] == [{"level": "success", "text": "1 order was refunded."}]
+    # What a person agrees to is what is done, and then taken back.
+    [cancellation] = conversation.cancels.steps
+    assert cancellation.asked is not None
+    assert "status “pending” -> “cancelled”" in cancellation.asked["message"]
+    [undo] = conversation.undoes.steps
+    assert undo.answer["took_back"] == cancellation.answer["change"]
+    assert undo.answer["rows"] == cancellation.answer["rows"] > 0
     moving_picture(taken["frames"], tmp_path / "some.webp")
     with Image.open(tmp_path / "some.webp") as picture:
         assert picture.size == (1000, 640)
