@@ -41,13 +41,27 @@ class ShownSide:
         self.request = request
         self.since = since
         self.rows: dict[tuple[ModelAccess, str], ShownRow] = {}
+        # Other rows that the caller may view, of which only that is known.
+        self.others: set[tuple[ModelAccess, str]] = set()
         self._random: dict[Any, bool] = {}
 
     def read(self, model: ModelAccess, keys: Sequence[Any]) -> None:
         """Read the rows with these keys that the caller may view."""
+        for place, row in self._seen(model, keys):
+            self.rows[place] = self._shown(model, row)
+
+    def look_for(self, model: ModelAccess, keys: Sequence[Any]) -> None:
+        """Find out which of these rows the caller may view."""
+        self.others.update(place for place, _ in self._seen(model, keys))
+
+    def has(self, place: tuple[ModelAccess, str]) -> bool:
+        """Return whether the caller may view a row that was read or looked for."""
+        return place in self.rows or place in self.others
+
+    def _seen(self, model: ModelAccess, keys: Sequence[Any]) -> Iterator[tuple[tuple[ModelAccess, str], Model]]:
         for key, row in RowFinder(model).by_key(keys).items():
             if model.may_row("view", row):
-                self.rows[model, pk_text(key)] = self._shown(model, row)
+                yield (model, pk_text(key)), row
 
     def _shown(self, model: ModelAccess, row: Model) -> ShownRow:
         # First, the columns of the row.
@@ -181,8 +195,9 @@ class DifferingRows:
 
     def read(self, side: ShownSide) -> None:
         """Read the first rows on one side of the difference: those that the write is about, and some of each model that
-        it takes along."""
+        it takes along; look for the others that it takes along."""
         chosen: dict[ModelAccess, list[Any]] = {}
+        rest: dict[ModelAccess, list[Any]] = {}
         room = Difference.MAX_ROWS
         for (model, text), key in self.keys.items():
             keys = chosen.setdefault(model, [])
@@ -190,8 +205,12 @@ class DifferingRows:
             if room and (is_about or len(keys) < MAX_TAKEN_ALONG):
                 keys.append(key)
                 room -= 1
+            elif not is_about:
+                rest.setdefault(model, []).append(key)
         for model, keys in chosen.items():
             side.read(model, keys)
+        for model, keys in rest.items():
+            side.look_for(model, keys)
 
     def difference(self, before: ShownSide, after: ShownSide, targets: Sequence[Target]) -> "Difference":
         """Return the difference between both sides."""
@@ -205,8 +224,18 @@ class DifferingRows:
                 rows.append(row)
                 self.kinds.setdefault(model, {})[text] = row.kind
         _hide_new_keys(rows)
+        self._leave_out_hidden(before, after)
         counts = {model: Counter(kinds.values()) for model, kinds in self.kinds.items() if kinds}
         return Difference(rows, counts, self.others)
+
+    def _leave_out_hidden(self, before: ShownSide, after: ShownSide) -> None:
+        """Count the rows that the caller sees on neither side like those of models that the caller does not see."""
+        for model, kinds in self.kinds.items():
+            places = [(model, text) for text in kinds]
+            hidden = [one for one in places if one not in self.targets and not (before.has(one) or after.has(one))]
+            for _, text in hidden:
+                del kinds[text]
+            self.others += len(hidden)
 
     def planned(self, side: ShownSide, permission: str, targets: Sequence[Target]) -> "Difference":
         """Return the difference that a write is meant to make, which has not run: of changed rows the values that the

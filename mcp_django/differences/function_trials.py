@@ -13,7 +13,8 @@ from ..context.tool_results import ToolResult
 from ..orm.database_writes import refusals
 from ..protocol.content import Text
 from .rehearsals import Rehearsal
-from .trials import FILE_UNTRIED, KEYS_UNTRIED, told_of
+from .trials import told_of, untried_of
+from .visible_tables import told_tables
 
 
 def try_function(request: MCPRequest, run: Callable[[], ToolResult]) -> tuple[dict[str, Any], bool]:
@@ -31,8 +32,7 @@ def try_function(request: MCPRequest, run: Callable[[], ToolResult]) -> tuple[di
             result = run()
     finally:
         mcp.notify = notify
-    untried = [FILE_UNTRIED.format(name) for name in rehearsal.files_untried]
-    untried += [KEYS_UNTRIED.format(name) for name in rehearsal.unchecked]
+    untried = untried_of(rehearsal)
     wire: dict[str, Any] = {"dry_run": True, "summary": "; ".join(_summary(rehearsal)) or "no difference"}
     wire |= told_of(rehearsal)
     if untried:
@@ -44,7 +44,7 @@ def try_function(request: MCPRequest, run: Callable[[], ToolResult]) -> tuple[di
 
 
 def _summary(rehearsal: Rehearsal) -> Iterator[str]:
-    if tables := rehearsal.also_written:
+    if tables := told_tables(rehearsal, rehearsal.also_written):
         yield f"writes to {', '.join(tables)}"
     if count := len(rehearsal.mails):
         yield f"{count} mail{'s' if count != 1 else ''}"

@@ -13,6 +13,7 @@ from .differing_rows import DifferingRows, ShownSide
 from .footprints import Footprint, StoredDifference
 from .kept_changes import why_not_kept
 from .rehearsals import Rehearsal
+from .visible_tables import told_tables
 from .writes import Write
 
 # Why a change of a model cannot be taken back whose exposure says so.
@@ -20,21 +21,29 @@ UNDO_OFF: Final = "The project keeps nothing to take changes of this model back.
 # Why a change cannot be taken back of which some new rows may be old ones, which a hook has moved.
 UNSURE: Final = "A hook of the project may have moved rows that were there before."
 HOOKS_UNTRIED: Final = "hooks of the project"
-FILE_UNTRIED: Final = "file {}"
+FILES_UNTRIED: Final = "files ({})"
 KEYS_UNTRIED: Final = "foreign keys of {}"
 WILL_ASK: Final = "The call itself will ask for confirmation."
 UNTRIABLE: Final = "What this changes is too much to show row by row. Nothing was changed. Narrow it down."
 
 
 def told_of(rehearsal: Rehearsal) -> dict[str, Any]:
-    """Return as JSON what a rehearsal has found besides the rows of a write, without what is empty."""
+    """Return as JSON what a rehearsal of a request has found besides the rows of a write, without what is empty."""
     told = {
-        "also_written": rehearsal.also_written,
+        "also_written": told_tables(rehearsal, rehearsal.also_written),
         "on_commit": rehearsal.callbacks,
         # Not its text: it may hold what the caller does not see.
         "mails": [f"a mail to {mail.recipients}" for mail in rehearsal.mails],
     }
     return {name: value for name, value in told.items() if value}
+
+
+def untried_of(rehearsal: Rehearsal) -> list[str]:
+    """Return what a rehearsal of a request has not tried."""
+    number = len(rehearsal.files_untried)
+    # Without names: hooks may make them of what the caller does not see.
+    files = [FILES_UNTRIED.format(number)] if number else []
+    return [*files, *map(KEYS_UNTRIED.format, told_tables(rehearsal, rehearsal.unchecked))]
 
 
 class Trial:
@@ -96,8 +105,7 @@ class Trial:
             rehearsal.tables = write.tables(footprint)
         rows.read(before)
         self.difference = rows.difference(before, after, write.targets)
-        self.untried += [FILE_UNTRIED.format(name) for name in rehearsal.files_untried]
-        self.untried += [KEYS_UNTRIED.format(name) for name in rehearsal.unchecked]
+        self.untried += untried_of(rehearsal)
         reason = "" if write.keeps_undo else UNDO_OFF
         if footprint.unsure:
             reason = reason or UNSURE

@@ -5,6 +5,7 @@
 
 import os
 import random
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -118,7 +119,7 @@ class DrawnWrite:
 
     def compare(self, after: Dump) -> None:
         """Assert that what was shown is what the write has done."""
-        untold = {name.split()[-1] for name in self.shown.get("not_tried", ())}
+        untold = bool(self.shown.get("not_tried"))
         for label, rows in self.shown.get("changed", {}).items():
             for row in rows:
                 old, new = self.records[label, str(row["pk"])], self.record(label, row["pk"])
@@ -203,7 +204,7 @@ def test_what_a_dry_run_shows_is_done_and_taken_back(client: MCPClient, number: 
     after = dump(TABLES)
     if done.is_error:
         assert tried.is_error, ("only the write is refused", done.text)
-        assert done.text == tried.text
+        assert without_ids(done.text) == without_ids(tried.text)
         assert same(write.before, after), "a refused write has left something"
         return
     assert not tried.is_error, ("only the dry run is refused", tried.text)
@@ -366,6 +367,12 @@ def stored_difference(change: Change) -> StoredDifference:
     return StoredDifference.from_json(data)
 
 
+def without_ids(text: str) -> str:
+    """Return an error without its number in the log: a row of an inline that is its key has no text once it is deleted,
+    which Django's history asks for."""
+    return re.sub(r"error id \w+", "error id", text)
+
+
 def files() -> list[str]:
     found = []
     for folder in ("documents", "covers"):
@@ -408,9 +415,7 @@ def root_of(model: Any) -> str:
     return str(parents[-1]._meta.label_lower if parents else model._meta.label_lower)
 
 
-def compare_columns(
-    columns: Mapping[str, Any], old: Mapping[str, Any], new: Mapping[str, Any], untold: set[str]
-) -> None:
+def compare_columns(columns: Mapping[str, Any], old: Mapping[str, Any], new: Mapping[str, Any], untold: bool) -> None:
     # A key that is a relation has the label of the other row.
     changed = {name for name in new if old.get(name) != new[name]} - KEYS
     for name, (before, after) in columns.items():
@@ -421,8 +426,8 @@ def compare_columns(
     assert changed <= columns.keys(), ("not shown", changed - columns.keys())
 
 
-def is_file(name: str, untold: set[str]) -> bool:
-    return bool(untold) and name in ("document", "cover")
+def is_file(name: str, untold: bool) -> bool:
+    return untold and name in ("document", "cover")
 
 
 def alike(shown: Any, real: Any) -> bool:
