@@ -13,6 +13,7 @@ from ..conf import settings
 from ..exceptions import ToolError
 from .confirmation import Confirmation
 from .previews import Preview
+from .request import MCPRequest
 from .tool_results import ToolResult
 
 PERSON: Final = "person"
@@ -69,6 +70,12 @@ class PersonConfirmation(Confirmation):
     def ask(self, message: str) -> None:
         """Return if a person has confirmed the call, or raise as :meth:`confirm` does."""
         self.confirm(None, Preview(message, message, {}))
+
+
+def confirmation_class(request: MCPRequest, *, by_person: bool) -> type[Confirmation]:
+    """Return the class of a confirmation: ``by_person`` says that only a person can give it. Where one has done so, the
+    class stays, whatever was declared since."""
+    return PersonConfirmation if by_person or request.mcp.consent is not None else Confirmation
 
 
 def needs_person(*declared: Any, deletes: bool = False, rows: int = 0) -> bool:

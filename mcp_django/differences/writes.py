@@ -15,7 +15,7 @@ from django.db.models import Model
 from ..conf import settings
 from ..context.confirmation import Confirmation, quoted
 from ..context.databases import reads_snapshots
-from ..context.person_consent import PersonConfirmation, needs_person
+from ..context.person_consent import confirmation_class, needs_person
 from ..emulation.deleting import Deleting
 from ..emulation.record import Record
 from ..emulation.saving import NO_LABELS, NOT_SAVED, RowPage, Saving
@@ -112,7 +112,7 @@ class Write:
 
     def confirmed(self, *objects: Any) -> Confirmation:
         """Return the confirmation of the write of these objects, by whoever has to confirm it."""
-        kind = PersonConfirmation if self.needs_person else Confirmation
+        kind = confirmation_class(self.request, by_person=self.needs_person)
         return kind(self.request, self.tool, self.bound, objects)
 
     @property

@@ -17,7 +17,7 @@ from django.db.models import Model
 from django.http import HttpResponseBase
 
 from ..context.confirmation import Confirmation, DirectAnswers, quoted
-from ..context.person_consent import CHANGED, PersonConfirmation, needs_person
+from ..context.person_consent import CHANGED, confirmation_class, needs_person
 from ..context.previews import Preview
 from ..context.questions import Answers, Question
 from ..context.request import MCPRequest
@@ -147,8 +147,12 @@ class ActionCall:
     # What a subclass can do with the action
 
     def bound(self) -> Sequence[Any]:
-        """Return what a confirmation of the action is bound to: the rows that it runs on."""
-        return self.rows
+        """Return what a confirmation of the action is bound to: the rows that it runs on, for a person as they are."""
+        if not self.by_person:
+            return self.rows
+        names = [field.attname for field in self.exposure.opts.concrete_fields]
+        values = [[str(row.pk), [row.__dict__.get(name) for name in names]] for row in self.rows]
+        return [*self.rows, ["values", sorted(values, key=lambda item: item[0])]]
 
     def outlook(self) -> Preview | None:
         """Return what the action would do, for its preview; None where that is not known."""
@@ -247,7 +251,7 @@ class ActionCall:
         return True
 
     def _confirmation(self, bound: Mapping[str, Any]) -> Confirmation:
-        kind = PersonConfirmation if self.by_person else Confirmation
+        kind = confirmation_class(self.request, by_person=self.by_person)
         return kind(self.request, self.action.key, bound, self.bound_rows)
 
     def _filled_in(self) -> Confirmation:

@@ -16,8 +16,8 @@ import orjson
 from django.core.exceptions import ImproperlyConfigured
 from rest_framework.viewsets import ViewSetMixin
 
-from ..context.confirmation import Confirmation, one_line
-from ..context.person_consent import PersonConfirmation, needs_person
+from ..context.confirmation import one_line
+from ..context.person_consent import confirmation_class, needs_person
 from ..context.previews import Preview
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
@@ -47,6 +47,7 @@ NOTES: Final[Mapping[str, str]] = {
     "partial_update": "Fields that are left out keep their values.",
 }
 ASKS: Final = "The first call changes nothing: it shows the row and gives a confirm_token; repeat the call with it."
+ASKS_PERSON: Final = "The call changes nothing: the user confirms it on a page."
 MAX_DESCRIPTION: Final = 1_000
 MAX_SHOWN: Final = 2_000
 
@@ -83,11 +84,16 @@ class ViewSetTool(Tool):
         # The docstrings of REST framework's mixins are about code, not about the tool.
         own = not getattr(route.handler, "__module__", "").startswith("rest_framework.")
         text = inspect.getdoc(route.handler) if own else None
-        parts = [text or f"{self.title}.", NOTES.get(route.action, ""), ASKS if self.confirms else ""]
+        parts = [text or f"{self.title}.", NOTES.get(route.action, "")]
         about = vars(route.viewset).get("__doc__")
         if route.is_standard and not text and about:
             parts.insert(1, inspect.cleandoc(about).split("\n\n")[0])
-        self.description = "\n".join(part for part in parts if part)[:MAX_DESCRIPTION]
+        self.description = _described(*parts, ASKS if self.confirms else "")
+        self.description_by_person = _described(*parts, ASKS_PERSON if self.confirms else "")
+
+    def only_person_confirms(self) -> bool:
+        """Return whether only a person can confirm calls of the tool."""
+        return self.confirms and needs_person(deletes=self.route.method == "delete", rows=1)
 
     @property
     def _model(self) -> Any:
@@ -148,8 +154,7 @@ class ViewSetTool(Tool):
         own = {name: value for name, value in given.items() if name != "confirm_token"}
         text = orjson.dumps(shown, default=str).decode()
         message = f"{self.title}: this cannot be undone by itself."
-        by_person = needs_person(deletes=self.route.method == "delete", rows=1)
-        kind = PersonConfirmation if by_person else Confirmation
+        kind = confirmation_class(request, by_person=self.only_person_confirms())
         confirmation = kind(request, self.name, own, [text])
         question = f"{message}\n\n{one_line(text)[:MAX_SHOWN]}"
         return confirmation.confirm(token, Preview(message, question, {"shown": shown}))
@@ -162,6 +167,10 @@ JSON: Final = "application/json"
 READ_BY: Final = ("list", "retrieve")
 # Names that both a variable of a URI template and a parameter of a function can have.
 NAME: Final = re.compile(r"(?!request$)[A-Za-z_][A-Za-z0-9_]{0,63}")
+
+
+def _described(*parts: str) -> str:
+    return "\n".join(part for part in parts if part)[:MAX_DESCRIPTION]
 
 
 def resources_of(tool: ViewSetTool) -> Iterator[FunctionResource]:

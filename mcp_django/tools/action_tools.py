@@ -10,7 +10,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db.models.options import Options
 
 from ..conf import settings
-from ..context.person_consent import may_need_person
+from ..context.person_consent import may_need_person, needs_person
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..differences.action_trials import TriableActionCall, can_be_tried
@@ -124,6 +124,10 @@ class ActionTool(Tool):
         """Return whether a person has to confirm some calls of the action."""
         return may_need_person(self.action.options.confirm, self.action.exposure.confirm)
 
+    def only_person_confirms(self) -> bool:
+        """Return whether only a person can confirm runs of the action."""
+        return not self.read_only and needs_person(self.action.options.confirm, self.action.exposure.confirm)
+
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         # An action can ask without having declared it, so accept answers with any token.
         asked = {"form": FORM, "confirm_token": CONFIRM_TOKEN} if "confirm_token" in arguments else {}
@@ -236,6 +240,10 @@ class RunAction(Tool):
     description = (
         "Run an action that describe_model lists on rows: pks, matches of filters and search, or all. If it answers "
         "with a confirm_token, repeat with it."
+    )
+    description_by_person = (
+        "Run an action that describe_model lists on rows: pks, matches of filters and search, or all. The user "
+        "confirms it on a page."
     )
     input_schema: Mapping[str, Any] = {
         "type": "object",

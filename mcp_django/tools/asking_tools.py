@@ -22,6 +22,8 @@ from ..protocol.content import Text
 from .base import Tool
 
 METHOD: Final = "tools/call"
+# Where a person confirms the call afterwards.
+ASK_FIRST: Final = "Nothing has been changed yet. Ask the user, and call again with the same arguments and {}."
 ANSWERS: Final = "the user's answers as answers, and confirm_token"
 
 
@@ -71,12 +73,13 @@ class AskingTool(Tool):
         request.mcp.record.settle("asked")
         state = request.mcp.answers.state(direct.questions.values())
         waiting = CallState(request, METHOD, {"name": self.name, "arguments": dict(arguments)})
+        needed_words = ANSWERS if schema["properties"] else "confirm_token"
         result = {
             **({"input_required": True} if schema["properties"] else {"confirmation_required": True}),
             "message": "\n".join(str(question.params["message"]) for question in asked.questions),
             **({"errors": failed} if failed else {}),
             **({"answers": schema} if schema["properties"] else {}),
-            "next": Confirmation.NEXT.format(ANSWERS if schema["properties"] else "confirm_token"),
+            "next": (ASK_FIRST if self.only_person_confirms() else Confirmation.NEXT).format(needed_words),
             "confirm_token": waiting.seal(state),
             "expires_in": settings.QUESTION_TIMEOUT,
         }

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from ..conf import settings
-from ..context.person_consent import may_need_person
+from ..context.person_consent import may_need_person, needs_person
 from ..context.tool_results import ToolResult
 from ..scopes import Scope
 
@@ -46,14 +46,15 @@ class Tool:
     clients assume the worst of a missing one. ``slow`` runs the call in the thread pool for the project's own code;
     ``is_async`` says that :meth:`call` returns an awaitable, which runs on the event loop. With ``takes_key`` the
     kernel handles the argument ``idempotency_key``, and :meth:`call` does not get it. ``reads_rows`` gives its queries
-    the time limit of reads. ``example`` has arguments to show
-    at the end of the description. ``permission`` is what the caller must be allowed to do with at least one model:
-    "view", "add", "change" or "delete" rows, or "run" actions.
+    the time limit of reads. ``example`` has arguments to show at the end of the description, which is
+    ``description_by_person`` where only a person confirms calls. ``permission`` is what the caller must be allowed to
+    do with at least one model: "view", "add", "change" or "delete" rows, or "run" actions.
     """
 
     name: str
     title: str = ""
     description: str = ""
+    description_by_person: str = ""
     example: Mapping[str, Any] | None = None
     input_schema: Mapping[str, Any] = {"type": "object", "properties": {}}
     output_schema: Mapping[str, Any] | None = None
@@ -102,6 +103,10 @@ class Tool:
         """Return whether there are calls of the tool that only a person can confirm."""
         return may_need_person()
 
+    def only_person_confirms(self) -> bool:
+        """Return whether only a person can confirm the calls of the tool that ask."""
+        return not self.read_only and needs_person()
+
     def is_atomic(self, request: MCPRequest, arguments: Mapping[str, Any]) -> bool:
         """Return whether a tool's call runs in one transaction, undone when the call fails. The base class says no."""
         return False
@@ -129,10 +134,15 @@ class Tool:
         wire["description"] = self.description
         example = self.example
         wire["inputSchema"] = dict(self.input_schema)
+        properties: Mapping[str, Any] = self.input_schema.get("properties", {})
+        if self.only_person_confirms():
+            wire["description"] = self.description_by_person or self.description
+            if "answers" not in properties:
+                properties = {name: schema for name, schema in properties.items() if name != "confirm_token"}
+                wire["inputSchema"]["properties"] = properties
         if settings.SCHEMAS == "plain":
             from ..schema.value_types import plain_schema
 
-            properties: Mapping[str, Any] = self.input_schema.get("properties", {})
             wire["inputSchema"]["properties"] = {name: plain_schema(schema) for name, schema in properties.items()}
             example = example and {name: texts_of(value) for name, value in example.items()}
         if example:
@@ -155,7 +165,7 @@ class Tool:
         Revisions without ``structured`` content get no output schema, because their clients would insist on the
         content that it promises.
         """
-        kind = (settings.SCHEMAS, structured)
+        kind = (settings.SCHEMAS, structured, self.only_person_confirms())
         if kind not in self._encoded:
             wire = self.definition()
             if not structured:
@@ -164,7 +174,7 @@ class Tool:
         return self._encoded[kind]
 
     @cached_property
-    def _encoded(self) -> dict[tuple[str, bool], orjson.Fragment]:
+    def _encoded(self) -> dict[tuple[str, bool, bool], orjson.Fragment]:
         return {}
 
 

@@ -10,8 +10,8 @@ import orjson
 from django.core.exceptions import ImproperlyConfigured
 
 from ..conf import settings
-from ..context.confirmation import Confirmation, quoted
-from ..context.person_consent import PersonConfirmation, may_need_person, needs_person
+from ..context.confirmation import quoted
+from ..context.person_consent import confirmation_class, may_need_person, needs_person
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..exceptions import ToolError
@@ -134,12 +134,16 @@ class FunctionTool(AskingTool):
         given = "; ".join(f"{name} = {quoted(value)}" for name, value in arguments.items())
         told = f"\nWith {given}" if given else ""
         bound = {name: str(value) for name, value in arguments.items()}
-        kind = PersonConfirmation if needs_person(self.confirmed_by) else Confirmation
+        kind = confirmation_class(request, by_person=needs_person(self.confirmed_by))
         kind(request, self.name, bound, ()).ask(f"{self.title}: this cannot be undone by itself. Confirm it.{told}")
 
     def may_need_person(self, request: MCPRequest, arguments: Mapping[str, Any]) -> bool:
         """Return whether a person has to confirm calls of the function tool."""
         return self.confirms and may_need_person(self.confirmed_by)
+
+    def only_person_confirms(self) -> bool:
+        """Return whether only a person can confirm calls of the function tool."""
+        return self.confirms and needs_person(self.confirmed_by)
 
     def has_permission(self, request: MCPRequest) -> bool:
         """Return whether the caller may use the function tool, by its permissions and its own condition."""

@@ -12,7 +12,7 @@ from django.db.models import Model
 
 from ..conf import settings
 from ..context.confirmation import Confirmation
-from ..context.person_consent import may_need_person
+from ..context.person_consent import may_need_person, needs_person
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..differences.bulk_writes import BulkDeletion, BulkUpdate
@@ -158,6 +158,10 @@ class UpdateRecord(WriteTool):
         "Change fields of one row (pk, values), of rows with values of their own (rows, by), or of many alike (pks or "
         "filters, values). Many are shown first, then confirmed by confirm_token."
     )
+    description_by_person = (
+        "Change fields of one row (pk, values), of rows with values of their own (rows, by), or of many alike (pks or "
+        "filters, values). The user confirms many on a page."
+    )
     input_schema: Mapping[str, Any] = {
         "type": "object",
         "properties": {
@@ -209,6 +213,9 @@ class DeleteRecord(WriteTool):
         "Delete one row, or many (pks or filters), and what depends on them: shown first, then confirmed by "
         "confirm_token."
     )
+    description_by_person = (
+        "Delete one row, or many (pks or filters), and what depends on them. The user confirms it on a page."
+    )
     input_schema: Mapping[str, Any] = {
         "type": "object",
         "properties": {
@@ -223,6 +230,10 @@ class DeleteRecord(WriteTool):
         "required": ["model"],
     }
     permission = "delete"
+
+    def only_person_confirms(self) -> bool:
+        """Return whether only a person can confirm a deletion."""
+        return needs_person(deletes=True)
 
     def row_write(self, model: ModelAccess, given: Arguments, tool: str) -> Write:
         return RowDeletion(model, tool, given["pk"], given.get("version"))

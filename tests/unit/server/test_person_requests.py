@@ -1,10 +1,12 @@
 """What a caller is told of a call that only a person can confirm: the page, one request for each call, its outcome."""
 
+import json
 from types import SimpleNamespace
 from typing import Annotated
 
 import pytest
 from asgiref.sync import sync_to_async
+from django.contrib import admin
 
 from mcp_django import Ask, site
 from mcp_django.differences.trials import Trial
@@ -14,9 +16,9 @@ from mcp_django.server.person_requests import MAX_WAITING, can_sign_in
 from mcp_django.testing import MCPClient, MCPError
 from mcp_django.transports.local_client import LocalClient
 from tests.confirming import page_of, say, signed_in, tool_of
-from tests.factories import make_book, make_superuser
+from tests.factories import make_author, make_book, make_superuser
 from tests.service_account import ask_by_secret, make_account
-from tests.testapp.models import Book
+from tests.testapp.models import Author, Book
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 
@@ -295,3 +297,78 @@ def test_a_user_has_so_many_requests_at_most(caller, monkeypatch):
         page_of(caller.call("delete_record", **BOOK, pk=book.pk))
     assert "wait for the user's yes" in caller.call("delete_record", **BOOK, pk=books[2].pk).text
     assert MAX_WAITING == 20
+
+
+# What a model reads
+
+
+def test_nothing_that_a_model_reads_speaks_of_a_token(caller, settings, monkeypatch):
+    def shout(self, request, queryset):
+        """Shout."""
+
+    monkeypatch.setattr(type(admin.site.get_model_admin(Author)), "shout", shout, raising=False)
+    monkeypatch.setattr(type(admin.site.get_model_admin(Author)), "actions", ["shout"])
+    with tool_of(lambda request: "", name="pay"):
+        tools = {tool["name"]: tool for tool in caller.tools()}
+        assert {"delete_record", "update_record", "run_action", "undo_change", "pay"} <= tools.keys()
+        assert "shout_testapp_author" in tools
+        assert "token" not in json.dumps(list(tools.values()))
+        assert "on a page" in tools["delete_record"]["description"]
+        settings.MCP_DJANGO = {**settings.MCP_DJANGO, "CONFIRM": {"delete": "person"}}
+        tools = {tool["name"]: json.dumps(tool) for tool in caller.tools()}
+        assert "token" not in tools["delete_record"]
+        assert "confirm_token" in tools["update_record"]
+        settings.MCP_DJANGO = {**settings.MCP_DJANGO, "CONFIRM": "model"}
+        assert "confirm_token" in json.dumps(caller.tools())
+
+
+# Who decides
+
+
+@pytest.mark.parametrize(
+    ("rule", "deletes", "updates"),
+    [
+        ("person", True, True),
+        ("model", False, False),
+        ({"delete": "person"}, True, False),
+        ({"rows": 1}, False, True),
+        ({"rows": 2}, False, False),
+        ({"delete": "person", "rows": 1}, True, True),
+        ({"delete": "model", "rows": 2}, False, False),
+        ({}, False, False),
+    ],
+)
+def test_the_setting_says_which_calls_a_person_confirms(caller, settings, rule, deletes, updates):
+    settings.MCP_DJANGO = {**settings.MCP_DJANGO, "CONFIRM": rule}
+    book, _other = make_book("Dune"), make_book("Emma")
+    deleting = caller.call("delete_record", **BOOK, pk=book.pk).structured
+    assert (deleting.get("state") == "waiting") is deletes
+    assert ("confirm_token" in deleting) is not deletes
+    updating = caller.call("update_record", **BOOK, filters={"price__gt": 0}, values={"pages": 1}).structured
+    assert (updating.get("state") == "waiting") is updates
+    assert ("confirm_token" in updating) is not updates
+
+
+@pytest.mark.parametrize("name", ["delete_record", "run_action", "pay"])
+def test_a_declaration_goes_before_the_setting(caller, settings, monkeypatch, name):
+    def shout(self, request, queryset):
+        """Shout."""
+
+    def pay(request) -> str:
+        return ""
+
+    author = make_author("Ann")
+    calls = {
+        "delete_record": {"model": "testapp.author", "pk": author.pk},
+        "run_action": {"model": "testapp.author", "action": "shout", "pks": [author.pk]},
+        "pay": {},
+    }
+    monkeypatch.setattr(type(admin.site.get_model_admin(Author)), "shout", shout, raising=False)
+    monkeypatch.setattr(type(admin.site.get_model_admin(Author)), "actions", ["shout"])
+    for setting, declared in (("model", "person"), ("person", "model"), ("model", {"delete": "person", "rows": 0})):
+        settings.MCP_DJANGO = {**settings.MCP_DJANGO, "CONFIRM": setting}
+        monkeypatch.setattr(type(site.exposures[Author]), "confirm", declared)
+        with tool_of(pay, confirm=declared):
+            answer = caller.call(name, **calls[name], idempotency_key=str(declared)).structured
+        is_persons = declared == "person" or (declared != "model" and name != "pay")
+        assert (answer.get("state") == "waiting") is is_persons, (declared, answer)
