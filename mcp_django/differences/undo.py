@@ -42,6 +42,7 @@ ASKS_ABOVE: Final = 20
 MAX_NAMED: Final = 5
 LOOK: Final = "query_records on mcp.change lists your changes, with can_undo."
 NOT_FOUND: Final = f"There is no such change of yours. {LOOK}"
+INSTEAD: Final = "Take later changes back first, or write the values that you want."
 NOT_NOW: Final = "Change {} cannot be taken back: {} Nothing was changed."
 UNREADABLE: Final = "The server's secret key has changed since, and what was kept cannot be read."
 OUTGROWN: Final = "The tables of its rows have changed since."
@@ -89,7 +90,7 @@ class Undo(Write):
         self.restoration = Restoration(self._stored())
         conflicts = self.restoration.conflicts()
         if stopping := [conflict for conflict in conflicts if conflict.stops]:
-            raise ToolError(f"{NOT_NOW.format(change.pk, ConflictTexts(self).told(stopping))} {LOOK}")
+            raise ToolError(f"{NOT_NOW.format(change.pk, ConflictTexts(self).told(stopping))} {INSTEAD}")
         planned = self.restoration.planned
         self.rights = RowRights(self.request, change.using, planned, change.labels.split())
         self.rights.check_before()
