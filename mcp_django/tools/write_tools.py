@@ -37,20 +37,23 @@ VALUES: Final = {
 }
 CHANGES: Final = {
     **VALUES,
-    "description": "As in create_record; inline rows: {pk: 1, qty: 2}, {pk: 1, delete: true}, new without pk",
+    "description": (
+        "As in create_record; inline rows: {pk: 1, qty: 2}, {pk: 1, delete: true}, new without pk; "
+        "computed from the row: {price: {field: 'price*1.05', round: '0.10'}}"
+    ),
 }
 ROWS: Final = {
     "type": "array",
     "items": FREE_OBJECT,
-    "description": "Each a key and values, such as {sku: A1, price: 3}",
+    "description": "Such as {sku: A1, price: 3}",
 }
 BY: Final = {
     "type": "array",
     "items": {"type": "string"},
-    "description": "Unique field or fields that name rows (default pk)",
+    "description": "Unique fields; default pk",
 }
-VERSION: Final = {"type": "string", "description": "Of get_record or dry_run: refuse if changed"}
-CONFIRM_TOKEN: Final = {"type": "string", "description": "From its preview"}
+VERSION: Final = {"type": "string", "description": "Of get_record or dry_run"}
+CONFIRM_TOKEN: Final = {"type": "string"}
 
 
 class WriteTool(Tool):
@@ -155,8 +158,8 @@ class UpdateRecord(WriteTool):
     name = "update_record"
     title = "Update record"
     description = (
-        "Change fields of one row (pk, values), of rows with values of their own (rows, by), or of many alike (pks or "
-        "filters, values). Many are shown first, then confirmed by confirm_token."
+        "Change one row (pk, values), rows with values of their own (rows, by), or many alike (pks or filters, "
+        "values), shown first, confirmed by confirm_token. dry_run only shows."
     )
     description_by_person = (
         "Change fields of one row (pk, values), of rows with values of their own (rows, by), or of many alike (pks or "
@@ -210,8 +213,7 @@ class DeleteRecord(WriteTool):
     name = "delete_record"
     title = "Delete record"
     description = (
-        "Delete one row, or many (pks or filters), and what depends on them: shown first, then confirmed by "
-        "confirm_token."
+        "Delete one row, or many (pks or filters), and what depends on them: shown first, confirmed by confirm_token."
     )
     description_by_person = (
         "Delete one row, or many (pks or filters), and what depends on them. The user confirms it on a page."
@@ -248,14 +250,14 @@ class WriteRecords(WriteTool):
     name = "write_records"
     title = "Write records"
     description = (
-        "Several writes in order, all or none. Each {op: create|update|delete, model, ...} takes what that tool takes; "
-        "a created row's ref stands for it in later relations: {customer: {ref: new}}."
+        "Several writes in order, all or none: {op: create|update|delete, model, ...} with arguments of that tool. A "
+        "created row is named by its ref in later relations: {customer: {ref: new}}."
     )
     input_schema: Mapping[str, Any] = {
         "type": "object",
         "properties": {
             "writes": {"type": "array", "items": FREE_OBJECT},
-            "version": VERSION,
+            "version": {"type": "string"},
             "dry_run": DRY_RUN,
             "confirm_token": CONFIRM_TOKEN,
             "idempotency_key": IDEMPOTENCY_KEY,
