@@ -224,7 +224,7 @@ class DeleteRecord(WriteTool):
             "model": MODEL,
             "pk": KEY,
             **Selection.PICKING,
-            "version": VERSION,
+            "version": {"type": "string"},
             "dry_run": DRY_RUN,
             "confirm_token": CONFIRM_TOKEN,
             "idempotency_key": IDEMPOTENCY_KEY,

@@ -119,6 +119,10 @@ CALLS: dict[str, dict[str, Any]] = {
     "update_record of several": {**AUTHOR, "pks": ["AUTHOR"], "values": {"name": "x"}},
     "delete_record": {**AUTHOR, "pk": "AUTHOR"},
     "delete_record of several": {**AUTHOR, "filters": {"name": "Ada"}},
+    "write_records": {"writes": [{"op": "delete", **AUTHOR, "pk": "AUTHOR"}]},
+    "write_records of updates": {"writes": [{"op": "update", **AUTHOR, "pk": "AUTHOR", "values": {"name": "x"}}]},
+    "undo_change": {"change": "CREATION"},
+    "undo_change of an update": {"change": "UPDATE"},
     "run_action": {**AUTHOR, "action": "purge", "pks": ["AUTHOR"]},
     **{f"{name}_testapp_author": {"pks": ["AUTHOR"]} for name in AuthorAdmin.actions},
     **{f"{name}_testapp_tag": {"pks": ["TAG"]} for name in TagExposure.actions},
@@ -131,8 +135,11 @@ CALLS: dict[str, dict[str, Any]] = {
 # Tools whose authors say that they only read.
 READING = {"reading_testapp_author", "look_testapp_tag"}
 # Calls that are not confirmed though their hint says that they can destroy something, as the pages say: a change of one
-# row that the client names, and an action that needs only the permission to view.
-NAMED = {"update_record", "partial_update_authors", "peek_testapp_author"}
+# row that the client names or has made, and an action that needs only the permission to view.
+NAMED = {
+    *("update_record", "write_records of updates", "undo_change of an update"),
+    *("partial_update_authors", "peek_testapp_author"),
+}
 # Calls that are confirmed whatever their hint says: nobody has named the rows.
 UNNAMED = {"harmless_testapp_author of a query"}
 
@@ -140,10 +147,16 @@ UNNAMED = {"harmless_testapp_author of a query"}
 def is_asked(client: MCPClient, kind: str) -> bool:
     """Make the call of a kind on rows of its own, and return whether it waits for a yes."""
     keys = {"AUTHOR": make_author("Ada").pk, "TAG": Tag.objects.create(name=kind).pk}
+    values = {"name": kind, "email": "x@example.com"}
+    keys["CREATION"] = client.call("create_record", **AUTHOR, values=values).structured["change"]
+    update = {**AUTHOR, "pk": keys["AUTHOR"], "values": {"email": "y@example.com"}}
+    keys["UPDATE"] = client.call("update_record", **update).structured["change"]
 
     def real(value: Any) -> Any:
         if isinstance(value, list):
             return [real(item) for item in value]
+        if isinstance(value, dict):
+            return {name: real(item) for name, item in value.items()}
         return keys.get(value, value) if isinstance(value, str) else value
 
     result = client.call(kind.partition(" ")[0], **{name: real(value) for name, value in CALLS[kind].items()})

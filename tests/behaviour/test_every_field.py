@@ -128,7 +128,7 @@ def test_what_is_generated_is_read_filtered_and_sorted_but_not_written(asking: A
     label = Sample._meta.label_lower
     for number in (3, 1, None, 2):
         made = call(CREATE, asking, model=label, values={"name": "x", "integer": number})
-        assert made["fields"]["doubled"] == (None if number is None else 2 * number)
+        assert made["fields"].get("doubled") == (None if number is None else 2 * number)
     page = call(QUERY, asking, model=label, fields=["doubled"], filters={"doubled__gt": 2}, ordering=["-doubled"])
     assert [row[1] for row in page["rows"]] == [6, 4]
     assert "cannot write" in refusal(CREATE, asking, model=label, values={"name": "x", "doubled": 1})
