@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # The argument under which a client may repeat a call that writes (``mcp_django.server.idempotency_keys``).
 IDEMPOTENCY_KEY: Final[Mapping[str, Any]] = {"type": "string", "description": "For safe retries"}
 # The argument with which a call only shows what it would do, and what is said where that is not possible.
-DRY_RUN: Final = {"type": "boolean", "description": "Show what would change, and change nothing"}
+DRY_RUN: Final[Mapping[str, Any]] = {"type": "boolean"}
 UNTRIED: Final = (
     "Not tried: the author of this {} does not say that it can be. Nothing was changed. Leave dry_run out to run it."
 )
