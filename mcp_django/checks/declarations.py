@@ -49,6 +49,8 @@ CLASSES: Final = {
     "serializer_class": ("rest_framework.serializers.Serializer", "to_representation"),
     "filterset_class": ("django_filters.FilterSet", "base_filters"),
 }
+# Hooks that write, and may do more than the database undoes.
+WRITING_HOOKS: Final = ("save_model", "save_related", "delete_model", "delete_queryset")
 # Permissions of an exposure that actions can require by these names.
 USUAL_PERMISSIONS: Final = ("view", "add", "change", "delete")
 # Lookups that only some databases have, and that are not checked.
@@ -487,6 +489,49 @@ def check_files() -> Iterator[CheckMessage]:
             text = f"Files of these actions of {exposure.label} are held back where they have hidden columns: "
             hint = "Export only columns that callers see. To hand out all, set mcp_file = True on the action."
             yield problem("I164", f"{text}{', '.join(exporting)}.", hint, exposure.model)
+
+
+@check(DEPLOYMENT_CHECKS)
+def check_tried_hooks() -> Iterator[CheckMessage]:
+    """Find exposures whose writes run hooks of the project once more, without saying that this is meant."""
+    reported = set()
+    for exposure in (exposure for checked in all_sites() for exposure in checked.exposures.values()):
+        hooks = [hook for owner in (exposure, exposure.model_admin) for hook in WRITING_HOOKS if _is_own(owner, hook)]
+        if not hooks or exposure.label in reported or _says(exposure, "dry_run"):
+            continue
+        reported.add(exposure.label)
+        text = (
+            f"Hooks of {exposure.label} run once more, rolled back, when a write is tried or shown to be confirmed: "
+            f"{', '.join(dict.fromkeys(hooks))}."
+        )
+        hint = "Say dry_run = False where they do something that no rollback takes back, dry_run = True where not."
+        if isinstance(exposure, AdminExposure):
+            hint = f"{hint} On a ModelAdmin the attribute is mcp_dry_run."
+        yield problem("I169", text, hint, exposure.model)
+
+
+def _is_own(owner: Any, hook: str) -> bool:
+    """Return whether a hook is neither Django's nor of this app."""
+    module = getattr(getattr(owner, hook, ModelAdmin.save_model), "__module__", None) or ""
+    return not module.startswith(("django.", "mcp_django."))
+
+
+def _says(exposure: ModelExposure, option: str) -> bool:
+    """Return whether the project sets an option of an exposure, or the attribute of the ``ModelAdmin``."""
+    classes = type(exposure).__mro__
+    own = classes[: classes.index(ModelExposure)]
+    return any(option in vars(base) for base in own) or hasattr(exposure.model_admin, f"mcp_{option}")
+
+
+@check(CHECKS)
+def check_tried_actions() -> Iterator[CheckMessage]:
+    """Find actions that say that they can be tried, and that no rollback undoes."""
+    for exposure in (exposure for checked in all_sites() for exposure in checked.exposures.values()):
+        marked = [name for name in _names(exposure, "actions") if hasattr(getattr(exposure, name, None), "mcp_action")]
+        for action in [*(FunctionAction(exposure, name) for name in marked), *_admin_actions(exposure)]:
+            if action.options.dry_run and not action.atomic:
+                text = f"{action.key} says that it can be tried, but manages its own transactions."
+                yield problem("W170", text, "Remove dry_run, or let it run in one transaction.", exposure.model)
 
 
 def _is_hidden(exposure: ModelExposure, name: str) -> bool:

@@ -33,12 +33,14 @@ from mcp_django.checks.declarations import (
     check_random,
     check_registries,
     check_tools,
+    check_tried_actions,
+    check_tried_hooks,
     check_undeclared,
 )
 from mcp_django.checks.settings import CHECKS, DEPLOYMENT_CHECKS
 from mcp_django.models import CallEntry
 from tests.line_counts import steps_of
-from tests.testapp.models import AudioBook, Author, Book, Loan
+from tests.testapp.models import AudioBook, Author, Book, Loan, Tag
 
 # Django's checks of JSON fields ask the database, once in a process.
 pytestmark = pytest.mark.django_db
@@ -291,6 +293,73 @@ def test_actions_that_do_not_say_what_they_can_destroy_are_named_for_a_deploymen
     assert "mcp_destructive" in message.hint
     assert check_destructive.__name__ in [check.__name__ for check in DEPLOYMENT_CHECKS]
     assert check_destructive.__name__ not in [check.__name__ for check in CHECKS]
+
+
+def test_hooks_that_say_nothing_about_being_tried_are_named_once_for_a_deployment_alone(monkeypatch):
+    class Paying(admin.ModelAdmin):
+        def save_model(self, request, obj, form, change): ...
+        def delete_queryset(self, request, queryset): ...
+
+    class Tags(ModelExposure):
+        fields = ["name"]
+
+        def delete_model(self, request, obj): ...
+
+    def found():
+        admin_site = admin.AdminSite("tried")
+        admin_site.register(Book, Paying)
+        admin_site.register(Author, admin.ModelAdmin)
+        made = MCPSite("tried", admin_site=admin_site)
+        made.register(Tag, Tags)
+        monkeypatch.setattr("mcp_django.checks.declarations.all_sites", lambda: [made, made])
+        return {message.obj: message for message in check_tried_hooks()}
+
+    messages = found()
+    assert set(messages) == {Book, Tag}
+    assert {message.id for message in messages.values()} == {"mcp_django.I169"}
+    told = "run once more, rolled back, when a write is tried or shown to be confirmed"
+    assert messages[Book].msg == f"Hooks of testapp.book {told}: save_model, delete_queryset."
+    assert messages[Tag].msg == f"Hooks of testapp.tag {told}: delete_model."
+    assert "mcp_dry_run" in messages[Book].hint
+    assert "mcp_dry_run" not in messages[Tag].hint
+    assert len(check_tried_hooks()) == 2
+    monkeypatch.setattr(Paying, "mcp_dry_run", False, raising=False)
+    monkeypatch.setattr(Tags, "dry_run", True, raising=False)
+    assert found() == {}
+    assert check_tried_hooks.__name__ in [check.__name__ for check in DEPLOYMENT_CHECKS]
+    assert check_tried_hooks.__name__ not in [check.__name__ for check in CHECKS]
+
+
+def test_actions_that_can_be_tried_have_to_run_in_one_transaction(monkeypatch):
+    class Actions(admin.ModelAdmin):
+        actions = ["whole", "parts"]
+
+        def whole(self, request, queryset) -> None: ...
+        def parts(self, request, queryset) -> None: ...
+
+        whole.mcp_dry_run = parts.mcp_dry_run = True
+        parts.mcp_atomic = False
+
+    class Tags(ModelExposure):
+        fields = ["name"]
+        actions = ["whole", "parts", "nothing"]
+
+        @action(dry_run=True)
+        def whole(self, request, queryset): ...
+
+        @action(dry_run=True, atomic=False)
+        def parts(self, request, queryset): ...
+
+    admin_site = admin.AdminSite("tried")
+    admin_site.register(Book, Actions)
+    made = MCPSite("tried", admin_site=admin_site)
+    made.register(Tag, Tags)
+    monkeypatch.setattr("mcp_django.checks.declarations.all_sites", lambda: [made])
+    found = check_tried_actions()
+    assert {(message.id, message.msg) for message in found} == {
+        ("mcp_django.W170", f"testapp.{name}/parts says that it can be tried, but manages its own transactions.")
+        for name in ("book", "tag")
+    }
 
 
 # Options of exposures
