@@ -65,7 +65,9 @@ WORDS: Final = {
 }
 TOKEN: Final = re.compile(r'(?:"(?:[^"]|"")*(?:"|$)|[^\s"])+')
 QUOTED: Final = re.compile(r'"((?:[^"]|"")*)(?:"|$)')
-OUTCOME: Final = re.compile(r"tool_error|asked|cancelled|error:(-?[0-9]{1,9}|[a-z_]{1,11})|refused:[a-z_.-]{1,32}")
+OUTCOME: Final = re.compile(
+    r"tool_error|asked|tried|cancelled|error:(-?[0-9]{1,9}|[a-z_]{1,11})|refused:[a-z_.-]{1,32}"
+)
 DURATION: Final = re.compile(r"([<>]?)=?([0-9]{1,9}(?:\.[0-9]{1,3})?) ?(ms|s)?")
 HEX: Final = re.compile(r"[0-9a-f]{12}|[0-9a-f]{32}")
 WEEKDAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")

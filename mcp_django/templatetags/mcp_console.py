@@ -33,6 +33,7 @@ TIME_FORMAT: Final = "Y-m-d H:i:s"
 WORDS: Final = {
     "ok": gettext_lazy("answered"), "asked": gettext_lazy("asked"), "cancelled": gettext_lazy("cancelled"),
     "": gettext_lazy("running"), "refused": gettext_lazy("refused"), "failed": gettext_lazy("failed"),
+    "tried": gettext_lazy("tried"),
 }  # fmt: skip
 # Why a call was refused or failed, by outcome.
 REASONS: Final = {
@@ -61,8 +62,9 @@ class Outcome:
 
     @property
     def group(self) -> str:
-        """Its group: "ok", "refused", "failed", or "open" if asked, cancelled or running."""
-        if self.code == "ok":
+        """Its group: "ok", also for what was only tried, "refused", "failed", or "open" if asked, cancelled or
+        running."""
+        if self.code in ("ok", "tried"):
             return "ok"
         if self.code.startswith("refused:"):
             return "refused"

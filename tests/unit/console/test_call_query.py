@@ -111,6 +111,7 @@ def test_what_is_no_time_is_a_problem(word: str) -> None:
         ("error:-32603", "outcome:error:-32603"),
         ("error:timeout", "outcome:error:timeout"),
         ("tool_error", "outcome:tool_error"),
+        ("tried", "outcome:tried"),
         ("slow", "duration:>1000"),
         ("slow:500", "duration:>500"),
         ("duration:>2s", "duration:>2000"),

@@ -17,6 +17,7 @@ EVIL = 'refused:<b onclick="x">\u202eevil'
     ("outcome", "group"),
     [
         ("ok", "ok"),
+        ("tried", "ok"),
         ("refused:rate", "refused"),
         ("asked", "open"),
         ("cancelled", "open"),
@@ -34,6 +35,7 @@ def test_outcomes_are_of_four_groups(outcome: str, group: str) -> None:
     ("outcome", "word"),
     [
         ("ok", "answered"),
+        ("tried", "tried"),
         ("refused:scope", "refused: missing scope"),
         ("tool_error", "failed: tool error"),
         ("error:-32602", "failed: invalid arguments"),
