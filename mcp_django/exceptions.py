@@ -26,6 +26,20 @@ class Repair:
     mend: Callable[[Mapping[str, Any]], dict[str, Any] | None]
     is_spelling: bool = True
 
+    def within(self, name: str, place: int) -> "Repair":
+        """Return the repair of a call that has the arguments to mend as an item of a list, its argument ``name``."""
+
+        def mend(arguments: Mapping[str, Any]) -> dict[str, Any] | None:
+            items = arguments.get(name)
+            if not isinstance(items, list) or not isinstance(items[place], Mapping):
+                return None
+            mended = self.mend(items[place])
+            if mended is None:
+                return None
+            return {**arguments, name: [*items[:place], mended, *items[place + 1 :]]}
+
+        return Repair(mend, self.is_spelling)
+
 
 class ToolError(Exception):
     """An error that the AI model can act on: one line of cause, the valid alternatives, the next step.

@@ -92,7 +92,8 @@ class BulkUpdate(BulkWrite):
         labels = RowPage(self.model, first).saving(given, self.tool).check()
         meant = {name: label for name, label in labels.items() if name in plain}
         told = in_words(self.expressions.told)
-        self.message = f"This changes {counted(self.rows)} of {self.exposure.label}: {assigned(told, meant)}."
+        self.assigned = assigned(told, meant)
+        self.message = f"This changes {counted(self.rows)} of {self.exposure.label}: {self.assigned}."
         self.listing = self.selection.listing
         self.picked = {"model": self.exposure.label, "rows": len(self.rows), "objects": self.selection.labels}
         self.shown = {**self.picked, "values": told}
@@ -123,7 +124,7 @@ class BulkUpdate(BulkWrite):
             if refused.are_enough:
                 break
         refused.check()
-        self.summary = f"{counted(self.rows)} of {self.exposure.label}: {assigned(in_words(self.values))}"
+        self.summary = f"{counted(self.rows)} of {self.exposure.label}: {self.assigned}"
         self.kept_rows = [{**self.shown}]
         return {"updated": True, "changed": list(changed), "changed_rows": changed_rows, **self.said(), **self.picked}
 

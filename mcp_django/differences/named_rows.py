@@ -59,7 +59,8 @@ class NamedRows(Write):
         self.arguments = arguments
         self.by = arguments.names("by", UniqueKey.MAX_FIELDS) if "by" in arguments else [PK]
         self.create_missing = arguments.flag("create_missing")
-        self.given = _rows(arguments, self.by)
+        self.key = UniqueKey(model, self.by)
+        self.given = _rows(arguments, self.key)
 
     @property
     def bound(self) -> Mapping[str, Any]:
@@ -67,7 +68,6 @@ class NamedRows(Write):
 
     def prepare(self) -> None:
         self.request.go_to(self.exposure, "changelist")
-        self.key = UniqueKey(self.model, self.by)
         self.rows = [self._named(given) for given in self.given]
         locked = self.lock(self._find)
         self._check_missing()
@@ -189,8 +189,9 @@ class NamedRows(Write):
         return {**counts, "rows": rows}
 
 
-def _rows(arguments: Arguments, by: Sequence[str]) -> list[dict[str, Any]]:
+def _rows(arguments: Arguments, unique: UniqueKey) -> list[dict[str, Any]]:
     """Return the argument ``rows``, each an object with the fields of the key and at least one value."""
+    by = unique.names
     rows = json_or_text(arguments.get("rows"))
     most = settings.MAX_BULK_ROWS
     key = ", ".join(by)
@@ -204,7 +205,8 @@ def _rows(arguments: Arguments, by: Sequence[str]) -> list[dict[str, Any]]:
         missing = [name for name in by if name not in row]
         if missing:
             raise ToolError(
-                f"Row {number} of rows has no {', '.join(missing)}: each is named by {key}. Nothing was changed."
+                f"Row {number} of rows has no {', '.join(missing)}: each is named by {key}. Nothing was changed. "
+                f"Other keys can be named in by: {unique.possible}."
             )
         if len(row) == len(by) and not arguments.flag("create_missing"):
             raise ToolError(f"Row {number} of rows has no values to save. Nothing was changed.")

@@ -26,6 +26,7 @@ from .writes import Write
 
 REF: Final = "ref"
 VALUES: Final = "values"
+WRITES: Final = "writes"
 
 
 class Step:
@@ -132,7 +133,7 @@ class SeveralWrites(Write):
             try:
                 results.append(self._perform(step, refs, footprint))
             except ToolError as error:
-                error.message = f"Write {number} of {len(self.steps)}: {error.message}"
+                tell_place(error, number, len(self.steps))
                 raise
             self.request.mcp.progress(number, len(self.steps))
         self.asks = self.asks or len(self.targets) > self.MAX_UNASKED
@@ -161,8 +162,17 @@ class SeveralWrites(Write):
         return result
 
 
+def tell_place(error: ToolError, number: int, count: int) -> None:
+    """Say in an error which of the writes it is about, and let it repair only that one."""
+    error.message = f"Write {number} of {count}: {error.message}"
+    if error.repair is not None:
+        error.repair = error.repair.within(WRITES, number - 1)
+
+
 def _resolved(step: Step, refs: Mapping[str, Model]) -> Mapping[str, Any]:
     """Return the arguments of a step, with the keys of new rows in the relation fields that name them by ``ref``."""
+    if _is_ref(step.given.get("pk")):
+        raise ToolError("pk takes no ref, which names a row only in relation fields. Write all values in its create.")
     values = step.given.get(VALUES)
     if not isinstance(values, Mapping):
         return step.given
@@ -179,8 +189,12 @@ def _resolved(step: Step, refs: Mapping[str, Model]) -> Mapping[str, Any]:
     return {**step.given, VALUES: found}
 
 
+def _is_ref(value: Any) -> bool:
+    return isinstance(value, Mapping) and value.keys() == {REF}
+
+
 def _key(field: Any, name: str, value: Any, refs: Mapping[str, Model]) -> Any:
-    if not isinstance(value, Mapping) or value.keys() != {REF}:
+    if not _is_ref(value):
         return value
     row = refs.get(value[REF]) if isinstance(value[REF], str) else None
     if row is None:

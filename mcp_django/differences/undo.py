@@ -163,7 +163,8 @@ class Undo(Write):
 
     @property
     def targets(self) -> Sequence[Target]:
-        return self.rights.targets
+        # Each column is written as it was, also keys and times that a new row would get anew.
+        return [Target(one.model, one.key, one.model.fields) for one in self.rights.targets]
 
     @property
     def labels(self) -> Sequence[str]:

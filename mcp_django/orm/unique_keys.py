@@ -32,11 +32,15 @@ class UniqueKey:
         self.is_pk = self.names in ((PK,), (model.exposure.opts.pk.name,))
         self.fields = [] if self.is_pk else [_filter(model, name) for name in self.names]
         if not self.is_pk and (None in self.fields or not _is_unique(model, self.names)):
-            possible = "; ".join(", ".join(key) for key in [(PK,), *_possible(model)])
             raise ToolError(
-                f"by must name a unique field of {model.exposure.label} that you can filter by: {possible}. "
+                f"by must name a unique field of {model.exposure.label} that you can filter by: {self.possible}. "
                 "Nothing was changed."
             )
+
+    @property
+    def possible(self) -> str:
+        """The keys by which the caller can name rows of the model."""
+        return "; ".join(", ".join(key) for key in [(PK,), *_possible(self.model)])
 
     def read(self, values: Sequence[Any]) -> Key:
         """Return a key as the fields hold it, from what the caller wrote; raise ``ToolError`` for what is no key."""

@@ -12,6 +12,7 @@ from django.utils import timezone
 from mcp_django import MCPSite, ModelExposure, site
 from mcp_django.context.confirmation import Confirmation
 from mcp_django.exceptions import Cancelled
+from mcp_django.models import Change
 from mcp_django.orm.row_finder import RowFinder
 from mcp_django.testing import MCPClient
 from mcp_django.tools.write_tools import DeleteRecord, UpdateRecord
@@ -428,3 +429,12 @@ def test_77_a_client_that_asks_its_user_needs_no_token():
     assert consenting.call("update_record", **arguments).structured["changed_rows"] == 2
     assert consenting.call("delete_record", **BOOK, filters={"status": "withdrawn"}).structured["rows"] == 2
     assert not Book.objects.exists()
+
+
+def test_a_change_is_summed_up_as_it_was_asked_for(root):
+    make_book("One", price="10.00")
+    ada = make_author("Ada")
+    rise = {"price": {"field": "price*1.05", "round": "0.10"}, "author": ada.pk}
+    number = confirmed(UPDATE, root, **BOOK, filters={"title": "One"}, values=rise)["change"]
+    summary = Change.objects.get(pk=number).summary
+    assert summary == f"1 row of testapp.book: author = “{ada.pk}” (“Ada”), price = “price*1.05, rounded to 0.10”"

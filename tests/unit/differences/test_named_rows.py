@@ -262,3 +262,17 @@ def test_an_expression_that_reads_what_it_writes_asks_without_an_idempotency_key
     client.call("update_record", **BOOK, pk=book.pk, values={"pages": {"field": "price*1", "round": "1"}})
     book.refresh_from_db()
     assert book.pages == 80
+
+
+def test_a_misspelt_by_is_told_before_what_the_rows_lack(root):
+    books("A1")
+    told = refusal(UPDATE, root, **BOOK, by=["isbnn"], rows=[{"isbn": "A1", "price": "1"}])
+    assert told.startswith("by must name a unique field of testapp.book")
+    assert "isbn" in told.partition(":")[2]
+
+
+def test_rows_without_their_key_are_told_by_what_rows_can_be_named(root):
+    books("A1")
+    told = refusal(UPDATE, root, **BOOK, rows=[{"isbn": "A1", "price": "1"}])
+    assert told.startswith("Row 1 of rows has no pk")
+    assert "named in by: pk; isbn" in told

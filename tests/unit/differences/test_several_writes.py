@@ -1,3 +1,4 @@
+import json
 from datetime import UTC, datetime
 from decimal import Decimal
 
@@ -219,3 +220,34 @@ def test_a_model_whose_hooks_must_not_be_tried_is_written_alone(root):
         text = refusal(WRITE, request_of(root.user, site), writes=writes, dry_run=dry_run)
         assert text.startswith("testapp.book cannot be written together with others")
     assert not Tag.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ({"model": "testapp.bok"}, {"model": "testapp.book"}),
+        ({"filters": {"pagess": 5}}, {"filters": {"pages": 5}}),
+        ({"values": {"prise": "2"}}, {"values": {"price": "2"}}),
+        ({"values": {"price": {"field": "prise*2"}}}, {"values": {"price": {"field": "price*2"}}}),
+    ],
+)
+def test_the_call_that_is_meant_differs_only_in_the_write_that_is_wrong(wrong, right):
+    make_book("Dune", pages=5)
+    client = MCPClient(user=make_superuser())
+    first = {"op": "create", "model": "testapp.tag", "values": {"name": "new"}}
+    meant = {"op": "update", "model": "testapp.book", "filters": {"pages": 5}, "values": {"price": "1"}}
+    refused = client.call("write_records", writes=[first, {**meant, **wrong}])
+    assert refused.is_error
+    assert refused.text.startswith("Write 2 of 2: ")
+    told = json.loads(refused.text.partition("\nnext: ")[2])
+    assert told == {"tool": "write_records", "arguments": {"writes": [first, {**meant, **right}]}}
+
+
+def test_a_ref_in_place_of_a_key_is_told_apart_from_a_row_that_is_not_there(root):
+    writes = [
+        {"op": "create", "model": "testapp.author", "ref": "ada", "values": {"name": "Ada"}},
+        {"op": "update", "model": "testapp.author", "pk": {"ref": "ada"}, "values": {"name": "Ada Evans"}},
+    ]
+    told = refusal(WRITE, root, writes=writes)
+    assert told.startswith("Write 2 of 2: pk takes no ref")
+    assert not Author.objects.exists()

@@ -444,3 +444,12 @@ def test_a_claim_that_somebody_else_has_made_undoes_nothing(root, monkeypatch):
     before = rows()
     assert "just now" in refusal(UNDO, root, change=number)
     assert rows() == before
+
+
+def test_a_deleted_row_goes_back_under_its_own_key_and_time_which_a_dry_run_shows(root):
+    book = make_book("Dune")
+    number = confirmed(DELETE, root, **BOOK, pk=str(book.pk))["change"]
+    tried = call(UNDO, root, change=number, dry_run=True)
+    [added] = tried["added"]["testapp.book"]
+    assert added["pk"] == book.pk
+    assert "(set when written)" not in str(tried)
