@@ -1,18 +1,19 @@
 """Actions and function tools that can be tried: they run, show what they would do, and leave nothing."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from django import forms
 from django.contrib import admin
 from django.contrib.admin.models import LogEntry
+from django.core.exceptions import ImproperlyConfigured
 from django.core.mail import send_mail
-from django.db import transaction
+from django.db import connection, transaction
 from django.http import HttpResponse
 from django.template import engines
 from django.urls import include, path
 
-from mcp_django import MCPSite, ModelExposure, ToolError, action, tool
+from mcp_django import Ask, MCPSite, ModelExposure, ToolError, action, tool
 from mcp_django.differences.footprints import StoredDifference
 from mcp_django.differences.kept_changes import KeptChange
 from mcp_django.differences.restoring import Restoration
@@ -20,13 +21,21 @@ from mcp_django.models import Change
 from mcp_django.scopes import Scope
 from mcp_django.signals import call_finished
 from mcp_django.testing import MCPClient, MCPError
-from mcp_django.tools.action_tools import RunAction
+from mcp_django.tools.action_tools import ActionTool, RunAction
+from mcp_django.tools.function_tools import FunctionTool
+from tests.confirming import page_of, say, signed_in
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.question_rounds import ELICITS, YES, again, calling, only, send
-from tests.testapp.models import Author, Book, Tag
+from tests.testapp.models import AudioBook, Author, Book, Tag
 from tests.tool_calls import call, refusal, request_of
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db, pytest.mark.urls(__name__)]
+pytestmark = [
+    pytest.mark.postgresql,
+    pytest.mark.django_db,
+    pytest.mark.urls(__name__),
+    # Django 6.1 has new ways to send mail, and warns of the others.
+    pytest.mark.filterwarnings("ignore:.*:DeprecationWarning", "ignore:.*:PendingDeprecationWarning"),
+]
 
 RUN = RunAction()
 NOT_TRIED = "Not tried: the author of this action does not say that it can be."
@@ -41,7 +50,10 @@ class NameForm(forms.Form):
 
 class AuthorExposure(ModelExposure):
     fields = ["name", "born"]
-    actions = ["shout", "quietly", "reprice", "remove", "notify", "refuse", "unsaid", "own_transactions"]
+    actions = [
+        *["shout", "quietly", "reprice", "remove", "notify", "refuse", "unsaid", "own_transactions"],
+        *["commits", "asks", "looks", "own_argument", "in_steps"],
+    ]
 
     @action(dry_run=True)
     def shout(self, request, queryset, *, mark: str = "!"):
@@ -77,6 +89,28 @@ class AuthorExposure(ModelExposure):
     def unsaid(self, request, queryset):
         queryset.update(name="unsaid")
 
+    @action(dry_run=True)
+    def commits(self, request, queryset):
+        with connection.cursor() as cursor:
+            cursor.execute("COMMIT")
+
+    @action(dry_run=True)
+    def asks(self, request, queryset, *, name: Annotated[str, Ask("Which name?")]):
+        queryset.update(name=name)
+
+    @action(dry_run=True, read_only=True)
+    def looks(self, request, queryset): ...
+
+    @action(destructive=False)
+    def own_argument(self, request, queryset, *, dry_run: bool):
+        queryset.update(name=str(dry_run))
+
+    @action(dry_run=True, destructive=False)
+    def in_steps(self, request, queryset):
+        yield 1, 2
+        queryset.update(name="stepped")
+        yield 2, 2
+
     @action(dry_run=True, atomic=False)
     def own_transactions(self, request, queryset):
         queryset.update(name="own")
@@ -84,6 +118,15 @@ class AuthorExposure(ModelExposure):
 
 def after():
     raise AssertionError("this runs after the commit only")
+
+
+class AudioExposure(ModelExposure):
+    fields = ["title", "narrator"]
+    actions = ["read_again"]
+
+    @action(dry_run=True, destructive=False)
+    def read_again(self, request, queryset):
+        queryset.update(title="Again", narrator="Zoe")
 
 
 class TagAdmin(admin.ModelAdmin):
@@ -118,6 +161,7 @@ admin_site.register(Tag, TagAdmin)
 own = MCPSite("tried", admin_site=admin_site)
 own.register(Author, AuthorExposure)
 own.register(Book, ModelExposure, fields=["title", "price"])
+own.register(AudioBook, AudioExposure)
 
 
 @tool(site=own, dry_run=True)
@@ -142,6 +186,13 @@ def make_tag(request, name: str) -> str:
     """Make a tag."""
     Tag.objects.create(name=name)
     return "made"
+
+
+@tool(site=own, dry_run=True, destructive=False)
+def tell(request, name: Annotated[str, Ask("Which name?")]) -> str:
+    """Make a tag with a name that is asked for."""
+    Tag.objects.create(name=name)
+    return f"{name} made"
 
 
 urlpatterns = [path("mcp", own.urls), path("", include("mcp_django.oauth.urls"))]
@@ -267,10 +318,77 @@ def test_a_file_of_a_tried_action_is_not_handed_out(root):
 
 def test_an_action_whose_author_says_nothing_is_not_tried(root):
     author = make_author("Ada")
-    for name in ("unsaid", "own_transactions"):
+    for name in ("unsaid", "own_transactions", "looks"):
         assert refusal(RUN, root, dry_run=True, **run(name, author.pk)).startswith(NOT_TRIED)
     author.refresh_from_db()
     assert author.name == "Ada"
+
+
+def test_an_argument_of_the_action_itself_is_its_own(root):
+    author = make_author("Ada")
+    own_tool = ActionTool(own.exposures[Author].get_actions(root)["own_argument"])
+    assert call(own_tool, root, pks=[author.pk], dry_run=True)["done"] is True
+    author.refresh_from_db()
+    assert author.name == "True"
+
+
+@pytest.mark.parametrize("kind", ["action", "tool"])
+def test_what_can_be_tried_has_no_argument_of_this_name(root, kind):
+    def both(self, request, queryset, *, dry_run: bool): ...
+
+    def function(request, dry_run: bool): ...
+
+    if kind == "tool":
+        with pytest.raises(ImproperlyConfigured, match="cannot have a parameter named dry_run"):
+            FunctionTool(function, dry_run=True)
+        return
+    site = MCPSite()
+    members = {"fields": ["name"], "actions": ["both"], "both": action(dry_run=True)(both)}
+    site.register(Tag, type("TagExposure", (ModelExposure,), members))
+    with pytest.raises(ImproperlyConfigured, match="cannot have a parameter named dry_run"):
+        ActionTool(site.exposures[Tag].get_actions(root)["both"])
+
+
+def test_an_async_function_cannot_be_declared_to_be_tried():
+    async def later(request): ...
+
+    with pytest.raises(ImproperlyConfigured, match="later: an async function cannot be tried"):
+        tool(later, site=MCPSite(), dry_run=True)
+
+
+def test_a_question_of_an_action_is_answered_by_the_form_when_it_is_tried(root):
+    author = make_author("Ada")
+    text = refusal(RUN, root, dry_run=True, **run("asks", author.pk))
+    assert text == "This action asks for name: give form with it. Nothing was changed."
+    shown = tried(root, "asks", author.pk, form={"name": "Eve"})
+    assert shown["summary"] == "author Ada: name Ada -> Eve"
+    # The question of the call itself is not answered by that.
+    assert "confirm_token" in call(RUN, root, **run("asks", author.pk))
+
+
+def test_what_is_only_tried_tells_no_progress(root):
+    told = []
+    request = request_of(root.user, own, notify=told.append)
+    shown = tried(request, "in_steps", make_author("Ada").pk)
+    assert shown["summary"] == "author Ada: name Ada -> stepped"
+    assert not told
+
+
+def test_a_row_in_two_tables_is_one_row(root):
+    audio = make_audio()
+    shown = tried(root, "read_again", audio.pk, model="testapp.audiobook")
+    assert shown["counts"] == {"testapp.audiobook": {"changed": 1}}
+    [row] = shown["changed"]["testapp.audiobook"]
+    assert row["columns"] == {"title": ["Dune", "Again"], "narrator": ["Ann", "Zoe"]}
+    kept = change_of(call(RUN, root, **run("read_again", audio.pk, model="testapp.audiobook")))
+    assert kept.change.cannot_undo == ""
+    take_back(kept)
+    audio.refresh_from_db()
+    assert (audio.title, audio.narrator) == ("Dune", "Ann")
+
+
+def make_audio() -> AudioBook:
+    return AudioBook.objects.create(title="Dune", narrator="Ann", author=make_author(), isbn="1", price=1)
 
 
 def test_only_actions_that_can_be_tried_have_the_argument(root):
@@ -285,7 +403,7 @@ def test_only_actions_that_can_be_tried_have_the_argument(root):
     described = client.call("describe_model", models=["testapp.author"], detail=True).structured
     [found] = described.get("models", [described])
     assert {entry["name"] for entry in found["actions"] if "dry_run" in entry} == {
-        *["shout", "quietly", "reprice", "remove", "notify", "refuse"]
+        *["shout", "quietly", "reprice", "remove", "notify", "refuse", "commits", "asks", "in_steps"]
     }
 
 
@@ -379,11 +497,67 @@ def test_the_question_to_a_user_shows_the_difference(root):
     assert author.name == "ADA!"
 
 
+def test_rows_that_a_query_picks_are_shown_with_the_difference(root):
+    make_author("Ada")
+    make_author("Bob")
+    given = {"model": "testapp.author", "action": "quietly", "filters": {"name__startswith": "A"}}
+    preview = call(RUN, root, **given)
+    assert preview["difference"]["summary"] == "author Ada: name Ada -> quiet"
+    assert call(RUN, root, **given, confirm_token=preview["confirm_token"])["done"] is True
+    assert set(Author.objects.values_list("name", flat=True)) == {"quiet", "Bob"}
+
+
+def test_a_preview_says_what_could_not_be_tried(root):
+    preview = call(RUN, root, **run("commits", make_author("Ada").pk))
+    assert preview["not_tried"] == ["the action"]
+    assert "ends the transaction" in preview["message"]
+
+
+def test_a_person_is_shown_the_difference_and_the_change_can_be_taken_back(root, settings):
+    settings.MCP_DJANGO = {**settings.MCP_DJANGO, "CONFIRM": "person"}
+    author = make_author("Ada")
+    client = MCPClient(root.user)
+    given = {"pks": [author.pk]}
+    page = page_of(client.call("shout_testapp_author", **given))
+    change = Change.objects.get()
+    assert (change.summary, change.cannot_undo) == ("author Ada: name Ada -> ADA!", "")
+    person = signed_in(root.user)
+    assert "ADA!" in person.get(page).content.decode()
+    author.refresh_from_db()
+    assert author.name == "Ada"
+    say(person, page)
+    done = client.call("shout_testapp_author", **given).structured
+    assert (done["done"], done["change"]) == (True, change.pk)
+    author.refresh_from_db()
+    assert author.name == "ADA!"
+    take_back(change_of(done))
+    author.refresh_from_db()
+    assert author.name == "Ada"
+    assert Change.objects.count() == 1
+
+
+def test_a_person_is_asked_again_if_the_rows_are_others(root, settings):
+    settings.MCP_DJANGO = {**settings.MCP_DJANGO, "CONFIRM": "person"}
+    author = make_author("Ada")
+    page = page_of(MCPClient(root.user).call("shout_testapp_author", pks=[author.pk]))
+    Author.objects.filter(pk=author.pk).update(secret_token="other")
+    say(signed_in(root.user), page)
+    assert Change.objects.get().state == "failed"
+    author.refresh_from_db()
+    assert author.name == "Ada"
+
+
 # Keeping
 
 
 def change_of(done: dict[str, Any]) -> KeptChange:
     return KeptChange(Change.objects.get(pk=done["change"]))
+
+
+def take_back(kept: KeptChange) -> None:
+    assert kept.footprint is not None
+    with transaction.atomic():
+        Restoration(StoredDifference.from_json(kept.footprint)).run()
 
 
 def test_an_action_that_wrote_only_its_rows_can_be_taken_back(root):
@@ -392,9 +566,7 @@ def test_an_action_that_wrote_only_its_rows_can_be_taken_back(root):
     kept = change_of(done)
     assert (kept.change.state, kept.change.cannot_undo, kept.change.rows) == ("done", "", 1)
     assert kept.change.summary == "Quietly: 1 row of testapp.author"
-    assert kept.footprint is not None
-    with transaction.atomic():
-        Restoration(StoredDifference.from_json(kept.footprint)).run()
+    take_back(kept)
     author.refresh_from_db()
     assert author.name == "Ada"
 
@@ -439,6 +611,20 @@ def test_a_dry_run_of_a_function_tells_what_else_happens_and_its_result(root, en
     }
     assert not mailoutbox
     assert ended == [("tried", 1)]
+
+
+def test_a_question_of_a_function_is_asked_and_its_answer_tried(root):
+    client = MCPClient(root.user, answers={"name": {"name": "Ada"}})
+    shown = client.call("tell", dry_run=True).structured
+    assert (shown["result"], shown["also_written"]) == ("Ada made", ["testapp_tag"])
+    assert not Tag.objects.exists()
+
+
+def test_a_function_that_can_be_tried_announces_no_schema_and_answers_as_before(root):
+    tools = {one["name"]: one for one in MCPClient(root.user).tools()}
+    assert "outputSchema" not in tools["merge"]
+    token = MCPClient(root.user).call("merge", name="Ada").structured["confirm_token"]
+    assert MCPClient(root.user).call("merge", name="Ada", confirm_token=token).structured == {"tags": 1}
 
 
 def test_a_function_whose_author_says_nothing_is_not_tried(root):
