@@ -18,6 +18,7 @@ from django.core.checks import CheckMessage
 from django.core.exceptions import FieldDoesNotExist, ImproperlyConfigured
 from django.db.models import Model
 
+from ..context.person_consent import wrong_confirmer
 from ..emulation.admin_actions import AdminAction
 from ..emulation.admin_exposure import AdminExposure
 from ..emulation.history_model import HistoryRows
@@ -204,6 +205,10 @@ def _check_options(exposure: ModelExposure) -> Iterator[CheckMessage]:
         if not isinstance(value, bool):
             text = f"{where.__name__}.{option} is {value!r}, which is neither True nor False."
             yield problem("E023", text, f"Write {option} = False, or leave it out.", where)
+    options = [exposure.confirm, *(_confirm_of(exposure, name) for name in exposure.options.action_names())]
+    for value in options:
+        if wrong := wrong_confirmer(value):
+            yield problem("E023", f"confirm of {where.__name__}, or of one of its actions, is {value!r}.", wrong, where)
     lookups: Any = exposure.filter_fields or {}
     if not isinstance(lookups, Mapping) or any(isinstance(given, str) for given in lookups.values()):
         text = f"{where.__name__}.filter_fields is {lookups!r}, which is not a dict of lists."
@@ -226,6 +231,13 @@ def _check_options(exposure: ModelExposure) -> Iterator[CheckMessage]:
             if meant := nearest(name, known, 0.85):
                 text = f"{where.__name__}.{name} is not an option or hook of an exposure."
                 yield problem("W024", text, meant.strip(), where)
+
+
+def _confirm_of(exposure: ModelExposure, name: str) -> Any:
+    """Return what an action declares of who confirms it."""
+    function = getattr(exposure, name, None) or getattr(exposure.model_admin, name, None)
+    declared = getattr(function, "mcp_action", None)
+    return getattr(function, "mcp_confirm", getattr(declared, "confirm", None))
 
 
 def _check_hooks(exposure: ModelExposure) -> Iterator[CheckMessage]:

@@ -3,10 +3,12 @@
 import os
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from importlib.util import find_spec
 from typing import Any, Final
 
 import django
+from django.apps import apps
 from django.conf import settings as django_settings
 from django.contrib.admin import sites as admin_sites
 from django.contrib.auth import get_user_model
@@ -17,12 +19,14 @@ from django.core.management import get_commands
 from django.db import connections
 from django.http import HttpResponse
 from django.urls import NoReverseMatch, reverse
+from django.utils.module_loading import import_string
 from rest_framework.authentication import SessionAuthentication
 
 from ..conf import UNKNOWN_KEY, faults, settings
 from ..conf.defaults import DEFAULTS
 from ..conf.tested_versions import TESTED_DJANGO, is_newer_than_tested
 from ..context.call_middleware import CallMiddleware
+from ..context.person_consent import may_need_person
 from ..emulation.admin_exposure import AdminExposure
 from ..emulation.uploads import Upload
 from ..routing import ENDPOINTS, known_urlconfs
@@ -42,6 +46,11 @@ EXTRAS: Final = {"opentelemetry": ("opentelemetry", "telemetry"), "prometheus": 
 WSGI_SERVERS: Final = ("django.core", "django.contrib.staticfiles")
 # Methods by which packages for tenants choose the schema of a connection.
 SCHEMA_METHODS: Final = ("set_schema", "set_tenant")
+# What a page needs that knows its signed-in user.
+PEOPLE_MIDDLEWARE: Final = (
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+)
 # Modes of SQLite transactions that take the lock for writing at their beginning.
 WAITING_MODES: Final = ("IMMEDIATE", "EXCLUSIVE")
 
@@ -322,6 +331,36 @@ def check_writers() -> Iterator[CheckMessage]:
                 f'DATABASES["{file.alias}"].setdefault("OPTIONS", {{}})["transaction_mode"] = "IMMEDIATE" makes it '
                 "wait.",
             )
+
+
+@check(CHECKS)
+def check_persons() -> Iterator[CheckMessage]:
+    """Find out whether a page for people works, where people confirm calls."""
+    if not (mounted() and any(map(_asks_persons, mounted()))):
+        return
+    missing = [name for name in PEOPLE_MIDDLEWARE if not _has_middleware(name)]
+    if missing or not apps.is_installed("django.contrib.sessions"):
+        yield problem(
+            "E072",
+            "CONFIRM, or an option confirm, has people confirm calls on a page, but nobody can sign in to it: "
+            f"{', '.join(missing) or 'django.contrib.sessions'} is missing.",
+            "Install django.contrib.sessions, and set SessionMiddleware and AuthenticationMiddleware.",
+        )
+
+
+def _asks_persons(checked: Any) -> bool:
+    """Return whether a site has calls that only a person can confirm."""
+    declared = [exposure.confirm for exposure in checked.exposures.values()]
+    declared += [getattr(tool, "confirmed_by", None) for tool in checked.function_tools()]
+    return any(map(may_need_person, [None, *declared]))
+
+
+def _has_middleware(base: str) -> bool:
+    for name in django_settings.MIDDLEWARE:
+        with suppress(ImportError, TypeError):
+            if issubclass(import_string(name), import_string(base)):
+                return True
+    return False
 
 
 @check(CHECKS)

@@ -90,11 +90,6 @@ class Confirmation:
         self.tool = tool
         self.bound = [tool, arguments, sorted(map(_named, objects))]
 
-    @property
-    def digest(self) -> str:
-        """What the call would do to which objects, as a digest."""
-        return _digest(self.bound)
-
     def token(self) -> str:
         """Return a token that confirms this call once."""
         self.request.mcp.record.settle("asked")

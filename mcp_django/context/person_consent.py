@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ..conf import settings
+from ..conf.defaults import SETTINGS
 from ..exceptions import ToolError
 from .confirmation import Confirmation
 from .previews import Preview
@@ -61,15 +62,21 @@ class PersonConfirmation(Confirmation):
             ToolError: the call would no longer do what the person was shown.
         """
         consent = self.request.mcp.consent
+        digest = digest_of(self)
         if consent is None:
-            raise PersonNeeded(self.digest, preview)
-        if consent.digest != self.digest:
+            raise PersonNeeded(digest, preview)
+        if consent.digest != digest:
             raise ToolError(CHANGED)
         return None
 
     def ask(self, message: str) -> None:
         """Return if a person has confirmed the call, or raise as :meth:`confirm` does."""
         self.confirm(None, Preview(message, message, {}))
+
+
+def digest_of(confirmation: Confirmation) -> str:
+    """Return what a confirmation is for, the call and its objects, as a digest."""
+    return confirmation.question(Confirmation.KEY, "").about
 
 
 def confirmation_class(request: MCPRequest, *, by_person: bool) -> type[Confirmation]:
@@ -89,6 +96,12 @@ def needs_person(*declared: Any, deletes: bool = False, rows: int = 0) -> bool:
         return bool(rule == PERSON)
     most = rule.get("rows")
     return (deletes and rule.get("delete") == PERSON) or (most is not None and rows > most)
+
+
+def wrong_confirmer(declared: Any) -> str:
+    """Return what an option ``confirm`` has to be, "" if it is that."""
+    kind = SETTINGS["CONFIRM"].kind
+    return "" if declared is None or kind.admits(declared) else kind.hint(declared)
 
 
 def may_need_person(*declared: Any) -> bool:

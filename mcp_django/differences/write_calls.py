@@ -11,6 +11,7 @@ from django.db import router
 
 from ..conf import settings
 from ..context.confirmation import Confirmation
+from ..context.person_consent import digest_of
 from ..context.previews import Preview
 from ..context.tool_results import ToolResult
 from ..orm.database_writes import one_transaction
@@ -55,7 +56,7 @@ class WritePreview(Preview):
     def columns(self) -> Mapping[str, Any]:
         trial = self.trial
         return {
-            "digest": trial.confirmation.digest,
+            "digest": digest_of(trial.confirmation),
             "summary": trial.difference.sentence,
             "rows": trial.difference.total,
             "labels": [model.exposure.label for model in trial.difference.counts],

@@ -17,7 +17,7 @@ from django.db.models import Model
 from django.http import HttpResponseBase
 
 from ..context.confirmation import Confirmation, DirectAnswers, quoted
-from ..context.person_consent import CHANGED, confirmation_class, needs_person
+from ..context.person_consent import CHANGED, confirmation_class, digest_of, needs_person
 from ..context.previews import Preview
 from ..context.questions import Answers, Question
 from ..context.request import MCPRequest
@@ -246,7 +246,7 @@ class ActionCall:
         consent = self.request.mcp.consent
         if consent is None:
             return False
-        if consent.digest not in (self.confirmation.digest, self._filled_in().digest):
+        if consent.digest not in map(digest_of, (self.confirmation, self._filled_in())):
             raise ToolError(CHANGED)
         return True
 

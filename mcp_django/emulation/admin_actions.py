@@ -1,10 +1,11 @@
 """Actions of a ``ModelAdmin``.
 
 An action can have attributes: ``mcp_destructive`` (False: it is harmless and needs no confirmation; True: it needs
-confirmation, also with the view permission alone), ``mcp_read_only`` (it changes nothing), ``mcp_atomic = False`` (it
-manages its own transactions), ``mcp_dry_run`` (True: it may run to show what it would do, in a transaction that is
-rolled back), ``mcp_file`` (True: it can hand out files and texts with columns that the exposure hides), ``mcp_form``
-(the form class of its intermediate page; None, like ``-> None``, says that it has no such page).
+confirmation, also with the view permission alone), ``mcp_confirm`` (who confirms it), ``mcp_read_only`` (it changes
+nothing), ``mcp_atomic = False`` (it manages its own transactions), ``mcp_dry_run`` (True: it may run to show what it
+would do, in a transaction that is rolled back), ``mcp_file`` (True: it can hand out files and texts with columns that
+the exposure hides), ``mcp_form`` (the form class of its intermediate page; None, like ``-> None``, says that it has no
+such page).
 """
 
 import inspect
@@ -166,5 +167,6 @@ def _admin_options(function: Callable[..., Any]) -> ActionOptions:
         destructive=getattr(function, "mcp_destructive", True if permissions == ("delete",) else None),
         read_only=getattr(function, "mcp_read_only", False),
         atomic=getattr(function, "mcp_atomic", True),
+        confirm=getattr(function, "mcp_confirm", None),
         dry_run=getattr(function, "mcp_dry_run", False),
     )

@@ -276,6 +276,7 @@ class AdminExposure(ModelExposure):
         self.search_terms = self.search_terms or getattr(model_admin, "mcp_search_terms", ())
         self.undo = self.undo and getattr(model_admin, "mcp_undo", True)
         self.dry_run = self.dry_run and getattr(model_admin, "mcp_dry_run", True)
+        self.confirm = self.confirm or getattr(model_admin, "mcp_confirm", None)
         self._fixed_fields: dict[Any, Any] = {}
         self._kept_forms: dict[Any, type[ModelForm[Any]]] = {}
 

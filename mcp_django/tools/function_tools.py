@@ -11,7 +11,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from ..conf import settings
 from ..context.confirmation import quoted
-from ..context.person_consent import confirmation_class, may_need_person, needs_person
+from ..context.person_consent import confirmation_class, may_need_person, needs_person, wrong_confirmer
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..exceptions import ToolError
@@ -79,6 +79,8 @@ class FunctionTool(AskingTool):
         self.read_only = read_only
         self.destructive = destructive
         self.confirms = destructive and not read_only
+        if wrong := wrong_confirmer(confirm):
+            raise ImproperlyConfigured(f"confirm of the tool {self.name} is {confirm!r}. {wrong}")
         self.confirmed_by = confirm
         self.dry_run = dry_run and not read_only
         self.input_schema = self._read_schema(asks)

@@ -22,6 +22,7 @@ from mcp_django.checks.settings import (
     check_extras,
     check_mounts,
     check_news,
+    check_persons,
     check_settings,
     check_shadows,
     check_tenants,
@@ -454,3 +455,28 @@ def test_a_class_that_cannot_be_imported_is_an_error():
     with override_settings(MCP_DJANGO=MCP | {"AUTHENTICATION_CLASSES": [path]}):
         (message,) = check_authentication()
     assert (message.id, path in message.msg) == ("mcp_django.E008", True)
+
+
+SIGN_IN = ("SessionMiddleware", "AuthenticationMiddleware")
+
+
+@pytest.mark.parametrize("confirm", ["person", {"delete": "person"}, {"rows": 5}])
+def test_a_page_to_which_nobody_can_sign_in_is_an_error(settings, confirm):
+    settings.MCP_DJANGO = {**MCP, "CONFIRM": confirm}
+    assert check_persons() == []
+    settings.MIDDLEWARE = [name for name in settings.MIDDLEWARE if not name.endswith(SIGN_IN)]
+    assert ids(check_persons()) == ["mcp_django.E072"]
+    settings.MCP_DJANGO = MCP
+    assert check_persons() == []
+
+
+def test_an_exposure_whose_calls_a_person_confirms_needs_the_page_too(settings, monkeypatch):
+    settings.MIDDLEWARE = [*filter(lambda name: not name.endswith(SIGN_IN), settings.MIDDLEWARE), "no.such.Middleware"]
+    monkeypatch.setattr(next(iter(site.exposures.values())), "confirm", "person")
+    assert ids(check_persons()) == ["mcp_django.E072"]
+
+
+@pytest.mark.parametrize("confirm", ["people", True, {"delet": "person"}, {"rows": -1}, {"delete": True}, None])
+def test_nobody_else_confirms(confirm):
+    with override_settings(MCP_DJANGO=MCP | {"CONFIRM": confirm}):
+        assert ids(check_settings()) == ["mcp_django.E008"]

@@ -337,3 +337,9 @@ def test_H154_a_generator_that_nobody_waits_for_ends() -> None:
     with pytest.raises(Cancelled):
         FunctionTool(steps, destructive=False).call(request, {})
     assert seen == []
+
+
+def test_only_who_can_confirm_a_call_can_be_named():
+    with pytest.raises(ImproperlyConfigured, match="confirm of the tool pay is 'user'"):
+        FunctionTool(lambda request: "", name="pay", confirm="user")
+    assert FunctionTool(lambda request: "", name="pay", confirm="person").only_person_confirms()
