@@ -9,6 +9,7 @@ from . import surface
 from .forms import FORMS, REACHES
 from .measures import answerability, finding, recovery
 from .shop import Endpoint
+from .writes import JOBS, writes
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "evals" / "RESULTS.md"
@@ -19,6 +20,8 @@ BARS: Mapping[str, tuple[str, str, float]] = {
     "Questions answered in three calls at most": ("answerability", "three_calls", 0.98),
     "Tokens of a question, median": ("answerability", "median_tokens", 1_500),
     "Tokens of a question, most": ("answerability", "most_tokens", 5_000),
+    "Tokens of six prices by SKU, in one call": ("writes", "prices", 750),
+    "Tokens of a merge of two customers, with its confirmation": ("writes", "merge", 1_300),
     "Wrong calls that the second try puts right": ("recovery", "right", 0.95),
     "Wordings whose model `list_models` names among its first three": ("finding", "found", 0.95),
 }
@@ -29,6 +32,7 @@ def measured() -> dict[str, Any]:
     endpoint = Endpoint()
     return {
         "answerability": answerability(endpoint),
+        "writes": writes(endpoint),
         "recovery": recovery(endpoint),
         "finding": finding(endpoint),
         "surface": surface.tokens(),
@@ -63,6 +67,13 @@ def _lines(measures: Mapping[str, Any]) -> Iterator[str]:
         yield f"| {kind} | {counts} | {one['median_tokens']} |"
     for name, fault in answers["faults"].items():
         yield f"\n- {name}: {fault}"
+    yield "\n## Writes\n\nWith arguments and answers, at once and step by step; each confirmation is a call more.\n"
+    yield "| | at once: calls | confirmations | tokens | in steps: calls | confirmations | tokens |"
+    yield "|---|---|---|---|---|---|---|"
+    for name, job in JOBS.items():
+        ways = [measures["writes"]["jobs"][name][way] for way in ("at_once", "in_steps")]
+        cells = [f"{way['calls']} | {way['confirmations']} | {way['tokens']}" for way in ways]
+        yield f"| {job.title} | {' | '.join(cells)} |"
     yield "\n## Recovery\n\nEach correct call gets mistakes of twelve kinds; then a client does what the error says.\n"
     yield "| mistake | calls | right at the second try |\n|---|---|---|"
     for kind, one in measures["recovery"]["kinds"].items():

@@ -16,6 +16,8 @@ from evals import report, surface
 from evals.measures import answerability, ask, runnable
 from evals.questions import Question, filled, plain, questions, same, table
 from evals.shop import Endpoint
+from evals.trials import digests
+from evals.writes import writes
 from tests.e2e.conftest import missing
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shop")]
@@ -40,7 +42,7 @@ ASKED = (
 def measures(shop):
     if not has_tokenizer():
         missing("the tokenizer is not installed: make tests/node_modules/.installed")
-    return {"answerability": answerability(Endpoint()), "surface": surface.bounds()}
+    return {"answerability": answerability(Endpoint()), "writes": writes(Endpoint()), "surface": surface.bounds()}
 
 
 def question(name) -> Question:
@@ -59,6 +61,22 @@ def test_every_question_is_answered_with_the_values_of_the_orm(measures) -> None
     assert not answers["faults"]
     assert answers["questions"] == 120
     assert all(report.reached(measures, what) for what, (part, *_) in report.BARS.items() if part == "answerability")
+
+
+def test_several_rows_are_written_in_one_call_with_one_confirmation_at_most(measures) -> None:
+    jobs = measures["writes"]["jobs"]
+    assert jobs["prices"]["at_once"] | {"tokens": 0} == {"calls": 1, "confirmations": 0, "tokens": 0}
+    assert jobs["merge"]["at_once"] | {"tokens": 0} == {"calls": 2, "confirmations": 1, "tokens": 0}
+    for job in jobs.values():
+        assert job["at_once"]["tokens"] < job["in_steps"]["tokens"]
+        assert job["at_once"]["calls"] < job["in_steps"]["calls"]
+    assert all(report.reached(measures, what) for what, (part, *_) in report.BARS.items() if part == "writes")
+
+
+def test_what_measures_of_writes_write_is_undone() -> None:
+    before = digests()
+    writes(Endpoint())
+    assert digests() == before
 
 
 @pytest.mark.skipif(connection.vendor != "sqlite", reason="counts the steps of SQLite's virtual machine")

@@ -19,6 +19,7 @@ from evals import model, trials
 from evals.model import PROVIDERS, ModelError
 from evals.questions import questions
 from evals.trials import Outcome, Trial, attempt, chosen, digests, final_values, lines, report, tasks, tells
+from evals.writes import JOBS
 from example_project.shop.models import Customer, Product
 
 pytestmark = [pytest.mark.one_django, pytest.mark.django_db, pytest.mark.usefixtures("shop")]
@@ -172,50 +173,15 @@ def confirmed(tool, **arguments):
     ]
 
 
-def of_her(model):
-    return {
-        "op": "update",
-        "model": model,
-        "filters": {"customer": "Ada Ibarra"},
-        "values": {"customer": "Ada Evans"},
-    }
-
-
-SIX_PRICES = {
-    "KIT-0001": "12.50",
-    "KIT-0002": "80",
-    "KIT-0010": "7.90",
-    "OFF-0019": "24",
-    "OUT-0026": "199",
-    "GIF-0033": "31.20",
-}
 OF_MANY_ROWS = {
-    "tasks-9": [
-        [
-            (
-                "update_record",
-                {
-                    "model": "shop.product",
-                    "by": ["sku"],
-                    "rows": [{"sku": sku, "price": price} for sku, price in SIX_PRICES.items()],
-                },
-            )
-        ]
-    ],
+    "tasks-9": [[*JOBS["prices"].at_once]],
     "tasks-10": confirmed(
         "update_record",
         model="shop.product",
         filters={"category.name": "Knives"},
         values={"price": {"field": "price*1.05", "round": "0.10"}},
     ),
-    "tasks-11": confirmed(
-        "write_records",
-        writes=[
-            of_her("shop.order"),
-            of_her("shop.review"),
-            {"op": "delete", "model": "shop.customer", "pk": "Ada Ibarra"},
-        ],
-    ),
+    "tasks-11": confirmed("write_records", **JOBS["merge"].at_once[0][1]),
     "tasks-12": [
         *confirmed("update_record", model="shop.order", filters={"status": "pending"}, values={"status": "cancelled"}),
         lambda written: [("undo_change", {"change": written["change"]})],

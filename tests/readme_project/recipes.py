@@ -13,7 +13,9 @@ from typing import Any
 
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group, Permission
+from django.core import mail
 from django.db import connection
+from django.test import TestCase
 from django.test.utils import setup_test_environment
 from shop.models import Customer, Order
 
@@ -92,6 +94,18 @@ def softly(ada: MCPClient, reader: MCPClient, nobody: MCPClient) -> None:
     assert not done.is_error, done.text
     assert [row[1] for row in rows(ada)] == ["A-2"]
     assert Order.objects.get(pk=1).status == "deleted"
+
+
+@recipe("Tell others only of writes that are done")
+def told(ada: MCPClient, reader: MCPClient, nobody: MCPClient) -> None:
+    arguments = {"model": "shop.order", "pk": "1", "values": {"status": "sent"}}
+    tried = ada.call("update_record", **arguments, dry_run=True)
+    assert "tell" in str(tried.structured["on_commit"]), tried.text
+    assert mail.outbox == []
+    # The transaction of this program is never committed.
+    with TestCase.captureOnCommitCallbacks(execute=True):
+        assert not ada.call("update_record", **arguments).is_error
+    assert [message.body for message in mail.outbox] == ["A-1 is sent now."]
 
 
 @recipe("Confirm an action that cannot be undone")
