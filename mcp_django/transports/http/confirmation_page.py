@@ -30,6 +30,13 @@ State = Change.State
 SAID_NO: Final = "The user has said no."
 # Members of what is shown of a call that was not tried, which the page lists.
 LISTED: Final = ("arguments", "filled_in", "shown")
+# Members of a difference that tell what happens besides to the rows, and their names on the page.
+BESIDES: Final = {
+    "also_written": "Also writes, which is not taken back",
+    "mails": "Mails",
+    "on_commit": "Runs afterwards",
+    "messages": "Messages",
+}
 
 
 def confirmation_urls(site: MCPSite) -> list[URLPattern]:
@@ -107,6 +114,7 @@ class ConfirmationView(PageMixin, LoginRequiredMixin, TemplateView):
                     (name, in_words(value)) for part in LISTED for name, value in (shown.get(part) or {}).items()
                 ],
                 "objects": shown.get("objects") or [],
+                "besides": [(name, difference[key]) for key, name in BESIDES.items() if difference.get(key)],
                 "not_tried": difference.get("not_tried") or shown.get("not_tried") or [],
             }
         return context

@@ -3,7 +3,9 @@
 from datetime import UTC, datetime
 
 import pytest
+from django.contrib import admin
 from django.contrib.auth.models import User
+from django.core.mail import send_mail
 from django.test import Client
 from django.utils.html import escape
 
@@ -11,7 +13,7 @@ from mcp_django.models import Change
 from mcp_django.testing import MCPClient
 from tests.confirming import page_of, say, signed_in, tool_of
 from tests.factories import make_book, make_superuser
-from tests.testapp.models import Book, Loan
+from tests.testapp.models import Book, Loan, Tag
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 
@@ -159,6 +161,30 @@ def test_the_page_shows_the_difference_as_tables(caller, root):
     shown = signed_in(root).get(deleted).content.decode()
     assert escape(str(loan)) in shown
     assert shown.count("deleted: 1") == 2
+
+
+def test_the_page_says_what_was_asked_for_where_it_does_not_show_each_row(caller, root):
+    for number in range(25):
+        make_book(f"Book {number}", price="10.00")
+    rise = {"price": {"field": "price*1.05", "round": "0.10"}}
+    asked = page_of(caller.call("update_record", **BOOK, filters={"price": "10.00"}, values=rise))
+    shown = signed_in(root).get(asked).content.decode()
+    assert "More rows: 5" in shown
+    assert "This changes 25 rows of testapp.book: price = “price*1.05, rounded to 0.10”." in shown
+
+
+def test_the_page_shows_what_happens_besides(caller, root, monkeypatch):
+    def save_model(self, request, obj, form, change):
+        super(type(self), self).save_model(request, obj, form, change)
+        Tag.objects.create(name="made by a hook")
+        send_mail("Subject", "Body", None, ["ann@example.com", "bob@example.com"])
+
+    monkeypatch.setattr(type(admin.site.get_model_admin(Book)), "save_model", save_model)
+    make_book("Dune")
+    asked = page_of(caller.call("update_record", **BOOK, filters={"title": "Dune"}, values={"price": "9.00"}))
+    shown = signed_in(root).get(asked).content.decode()
+    for text in ("Also writes", "testapp_tag", "Mails", "a mail to 2"):
+        assert text in shown, text
 
 
 def test_what_a_row_is_called_is_no_markup_on_the_page(caller, root):
