@@ -299,14 +299,15 @@ class Footprint:
         if not self._is_here(model, obj):
             return
         links = list(self._links(page, values))
-        for admin in _posted_inlines(page, values):
+        others = _names_of_others(page, values)
+        for admin in _posted_inlines(page, others):
             links += self._inline_links(page, admin)
         if obj is None:
             self._of_new.setdefault(concrete(model), {}).update(dict.fromkeys(links))
             return
         self.add_row(obj)
         self._add_links(obj, links)
-        for inline in _with_deletions(page, values):
+        for inline in _with_deletions(page, others) if others else ():
             # If rows are protected, the form says so.
             with suppress(ProtectedError, RestrictedError):
                 self.add_deletion(self._deleted_rows(page, inline.admin, values[inline.name]))
@@ -511,14 +512,13 @@ def _ends(field: Any) -> list[Any]:
     return [field.remote_field.through._meta.get_field(name) for name in names]
 
 
-def _posted_inlines(page: RowPage, values: Mapping[str, Any]) -> list[Any]:
-    """Return the inlines whose rows saving these values may write: those that they name, and those that the page posts
+def _posted_inlines(page: RowPage, others: Collection[str]) -> list[Any]:
+    """Return the inlines whose rows saving a page may write: those that ``others`` name, and those that the page posts
     because code of the project would see their rows."""
     exposure = page.exposure
     if exposure.serializer_class is not None:
         return []
     obj = page.obj
-    others = _names_of_others(page, values)
     if obj is not None and not others and can_all_stay(page.model, obj):
         return []
     admin = exposure.model_admin
@@ -533,10 +533,9 @@ def _posted_inlines(page: RowPage, values: Mapping[str, Any]) -> list[Any]:
     return [inline for inline in inlines if type(inline) in named or not can_stay(exposure, type(inline))]
 
 
-def _with_deletions(page: RowPage, values: Mapping[str, Any]) -> list[Inline]:
-    """Return the inlines of which these values may delete rows."""
-    others = _names_of_others(page, values)
-    if not others or page.exposure.serializer_class is not None:
+def _with_deletions(page: RowPage, others: Collection[str]) -> list[Inline]:
+    """Return the inlines with these names, of which saving a page may delete rows."""
+    if page.exposure.serializer_class is not None:
         return []
     return [inline for inline in page.inlines.all if inline.name in others]
 

@@ -175,8 +175,8 @@ class Changes:
             "outcome": outcome,
             "shown": sealed("shown", shown),
             "footprint": b"",
-            "kept": sealed("kept", kept),
-            "result": sealed("result", result),
+            "kept": b"" if kept is None else sealed("kept", kept),
+            "result": b"" if result is None else sealed("result", result),
             **done,
         }
         known = {**DEFAULTS, **fitting({**self._caller(), **values}, self.using)}
@@ -334,7 +334,7 @@ def fitting(values: Mapping[str, Any], using: str) -> dict[str, Any]:
     found = dict(values)
     for name, length in LENGTHS.items():
         value = found.get(name)
-        if value:
+        if value and not (len(value) <= length and value.isascii() and "\0" not in value):
             found[name] = _fitting_text(value, length, using)
     return found
 

@@ -93,10 +93,13 @@ class StoredTable:
         found: dict[Key, Row] = {}
         ending = self._lock if lock else ""
         for part in self._parts(wanted):
-            conditions = [self._among(names, cells) for names, cells in part]
-            where = " OR ".join([condition for condition, _ in conditions])
-            params = [param for _, own in conditions for param in own]
-            rows = self.columns.fetch(self._select + where + ending, params)
+            conditions: list[str] = []
+            params: list[Any] = []
+            for names, cells in part:
+                condition, own = self._among(names, cells)
+                conditions.append(condition)
+                params += own
+            rows = self.columns.fetch(f"{self._select}{' OR '.join(conditions)}{ending}", params)
             found.update(self._by_key(rows))
         return found
 

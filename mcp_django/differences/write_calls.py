@@ -150,7 +150,8 @@ class WriteCall:
         """Keep what the write has done, and return the number by which it is found."""
         write = self.write
         consent = self.request.mcp.consent
-        if consent is None and (not settings.UNDO_DAYS or self.using != Changes(self.request).using):
+        changes = Changes(self.request)
+        if consent is None and (not settings.UNDO_DAYS or self.using != changes.using):
             return {}
         stored = write.outcome(footprint) if not self.cannot_undo else StoredDifference(self.using, {})
         if consent is None and not stored and not self.cannot_undo:
@@ -168,7 +169,5 @@ class WriteCall:
             # The request for the person's yes becomes the change.
             consent.done.update(done, undoes_id=write.undoes.pk if write.undoes is not None else None)
             return {"change": consent.change}
-        kept = Changes(self.request).keep(
-            using=self.using, tool=write.tool, labels=write.labels, undoes=write.undoes, **done
-        )
+        kept = changes.keep(using=self.using, tool=write.tool, labels=write.labels, undoes=write.undoes, **done)
         return {"change": kept.change.pk}

@@ -31,18 +31,20 @@ def can_stay(exposure: ModelExposure, inline: type[Any]) -> bool:
     hooks += [inline.get_formset, inline.get_min_num]
     if not all(map(is_djangos, hooks)) or inline.min_num:
         return False
-    is_own = any(getattr(type(exposure), hook) is not getattr(ModelExposure, hook) for hook in SAVING_HOOKS)
+    own_hooks = [hook for hook in SAVING_HOOKS if getattr(type(exposure), hook) is not getattr(ModelExposure, hook)]
     formset = inline.formset
     form = inline.form
     model = inline.model
-    if is_own or form is not ModelForm or not isinstance(formset, type) or not is_djangos(formset):
+    if own_hooks or form is not ModelForm or not isinstance(formset, type) or not is_djangos(formset):
         return False
-    return all(getattr(model, method) is getattr(Model, method) for method in CLEANING)
+    are_djangos = [getattr(model, method) is getattr(Model, method) for method in CLEANING]
+    return all(are_djangos)
 
 
 def can_all_stay(model: ModelAccess, obj: Model) -> bool:
     """Return whether an update of the row that names no inline can leave out all inlines of its page."""
     admin = model.exposure.model_admin
-    if not all(is_djangos(getattr(admin, hook)) for hook in PAGE_HOOKS):
+    if not all(map(is_djangos, [getattr(admin, hook) for hook in PAGE_HOOKS])):
         return False
-    return all(can_stay(model.exposure, inline) for inline in admin.get_inlines(model.request, obj))
+    standing = [can_stay(model.exposure, inline) for inline in admin.get_inlines(model.request, obj)]
+    return all(standing)

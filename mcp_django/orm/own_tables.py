@@ -83,7 +83,7 @@ class OwnTable:
         known = row.__dict__
         values = [known[field.attname] for field in fields]
         for place, value in enumerate(values):
-            if type(value) not in AS_THEY_ARE:
+            if type(value) not in AS_THEY_ARE and value != b"":
                 values[place] = fields[place].get_db_prep_save(value, connection)
         is_kept = CompiledQuery.is_on()
         compiled = CompiledQuery.for_key(("append", self.model, self.using), build) if is_kept else build()

@@ -271,7 +271,7 @@ class WriteRecords(WriteTool):
     def has_permission(self, request: MCPRequest) -> bool:
         """Return whether the caller may write in one way at least."""
         access = access_of(request)
-        return not settings.READ_ONLY and any(access.may_any(tool.permission) for tool in OPERATIONS.values())
+        return not settings.READ_ONLY and any(map(access.may_any, PERMISSIONS))
 
     def may_need_person(self, request: MCPRequest, arguments: Mapping[str, Any]) -> bool:
         """Return whether a person has to confirm some of the writes."""
@@ -335,4 +335,5 @@ OPERATIONS: Final[Mapping[str, WriteTool]] = {
     "update": UpdateRecord(),
     "delete": DeleteRecord(),
 }
+PERMISSIONS: Final = tuple(tool.permission for tool in OPERATIONS.values())
 EXAMPLE: Final = '{"op": "update", "model": "shop.order", "pk": 1, "values": {...}}'

@@ -430,7 +430,8 @@ class Writes:
         children, changed, new = parts[name]
         given: list[dict[str, Any]] = []
         for child in children.all():
-            kind = draw.randrange(3)
+            # A row whose text is its key has none once it is deleted, and Django's history asks for it.
+            kind = draw.choice([0, 2] if name == "shipments" else [0, 1, 2])
             if kind:
                 given.append({"pk": str(child.pk), **({"delete": True} if kind == 1 else changed())})
         if draw.randrange(2) or not given:

@@ -5,7 +5,6 @@
 
 import os
 import random
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -31,7 +30,11 @@ from tests.oddapp.models import Bid, Currency
 from tests.testapp.models import Author, Book, Loan, Section, Tag
 from tests.unit.differences.all_rows import dump, key_text, tables_of
 
-pytestmark = [pytest.mark.walk, pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [
+    *(pytest.mark.walk, pytest.mark.postgresql, pytest.mark.django_db),
+    # Django 6.1 has new ways to send mail, and warns of the others.
+    pytest.mark.filterwarnings("ignore:.*:DeprecationWarning", "ignore:.*:PendingDeprecationWarning"),
+]
 WRITES = int(os.environ.get("DRAWN_WRITES", drawn(80)))
 FIRST = int(os.environ.get("DRAWN_WRITES_FROM", 0))
 SET = "(set when written)"
@@ -204,7 +207,7 @@ def test_what_a_dry_run_shows_is_done_and_taken_back(client: MCPClient, number: 
     after = dump(TABLES)
     if done.is_error:
         assert tried.is_error, ("only the write is refused", done.text)
-        assert without_ids(done.text) == without_ids(tried.text)
+        assert done.text == tried.text
         assert same(write.before, after), "a refused write has left something"
         return
     assert not tried.is_error, ("only the dry run is refused", tried.text)
@@ -365,12 +368,6 @@ def stored_difference(change: Change) -> StoredDifference:
     data = KeptChange(change).footprint
     assert data is not None
     return StoredDifference.from_json(data)
-
-
-def without_ids(text: str) -> str:
-    """Return an error without its number in the log: a row of an inline that is its key has no text once it is deleted,
-    which Django's history asks for."""
-    return re.sub(r"error id \w+", "error id", text)
 
 
 def files() -> list[str]:
