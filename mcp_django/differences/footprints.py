@@ -47,11 +47,13 @@ class StoredDifference:
     """The rows that a write has changed, added and deleted on one database, as they are stored.
 
     A row has the cells of ``StoredTable.names`` in this order. Of a changed row only the cells that differ are kept,
-    and its key: the others are None, before and after.
+    and its key: the others are None, before and after. ``named`` are the fields that the caller gave values for, by the
+    label of their model.
     """
 
     def __init__(self, using: str, changes: Mapping[type[Model], Mapping[Key, Change]]) -> None:
         self.using = using
+        self.named: Mapping[str, Sequence[str]] = {}
         self.changes = {model: rows for model, rows in changes.items() if rows}
 
     @classmethod
@@ -119,7 +121,8 @@ class StoredDifference:
                 else:
                     kinds[kind_of_change(change)].append([_written(cell) for cell in before or after or ()])
             tables[model._meta.label_lower] = {"key": table.key_names, "columns": table.names, **kinds}
-        text = json.dumps({"using": self.using, "models": tables}, ensure_ascii=False, separators=(",", ":"))
+        data = {"using": self.using, "models": tables, "named": self.named}
+        text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
         # Texts that are not UTF-8 have surrogates in their place.
         return text.encode(errors="surrogatepass")
 
@@ -141,7 +144,9 @@ class StoredDifference:
             except LookupError:
                 raise UnreadableDifference(f"The model {label} is no longer there.") from None
             changes[model] = dict(_read_changes(stored_table(model, using), label, kinds))
-        return cls(using, changes)
+        found = cls(using, changes)
+        found.named = data.get("named", {})
+        return found
 
 
 def kind_of_change(change: Change) -> str:

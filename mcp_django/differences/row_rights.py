@@ -7,6 +7,7 @@ nobody registered, the admin lets go without a permission of its own; so it can 
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from django.contrib.contenttypes.fields import GenericForeignKey
@@ -16,6 +17,7 @@ from django.db.models import Model, QuerySet
 from ..context.request import MCPRequest
 from ..context.stored_columns import Cell
 from ..emulation.inline_rows import InlineRows, PageInlines, is_generic, link_of
+from ..emulation.saving import RowPage
 from ..exceptions import NotPermitted
 from ..exposures.model_exposure import DeletionSite, ModelExposure
 from ..orm.access import ModelAccess, access_of
@@ -35,6 +37,7 @@ Deed = Literal["add", "change", "delete"]
 # The rows of one table that nobody has allowed yet.
 Left = dict[Key, Deed]
 
+NO_FIELDS: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
 HIDDEN: Final = "It also wrote rows that you cannot see or may not write now. Nothing was changed."
 REFUSED: Final = "You may not {} {} now, which this needs. Nothing was changed."
 
@@ -50,10 +53,13 @@ def deed_of(change: Change) -> Deed:
 class RowRights:
     """The rights of a caller to write these rows, by table and key as they are and as they will be, on one database.
 
-    ``labels`` are those of the models through which they were written: their exposures are asked first. Call
-    :meth:`check_before` before the rows are written and :meth:`check_after` afterwards: both raise ``NotPermitted``.
-    ``shown`` are the rows that the caller sees by then, and ``pages`` those of which only links or inline rows are
-    written; ``deeds`` says what is done with those of ``shown``.
+    ``labels`` are those of the models through which they were written: their exposures are asked first. ``fields`` are
+    those that the caller gave values for, by label: they have to be open to the caller, in the row as it is or as it
+    will be; what hooks wrote besides goes back with them.
+
+    Call :meth:`check_before` before the rows are written and :meth:`check_after` afterwards: both raise
+    ``NotPermitted``. ``shown`` are the rows that the caller sees by then, and ``pages`` those of which only links or
+    inline rows are written; ``deeds`` says what is done with those of ``shown``.
     """
 
     def __init__(
@@ -62,6 +68,7 @@ class RowRights:
         using: str,
         planned: Mapping[type[Model], Mapping[Key, Change]],
         labels: Sequence[str],
+        fields: Mapping[str, Sequence[str]] = NO_FIELDS,
     ) -> None:
         self.request = request
         self.using = using
@@ -72,6 +79,9 @@ class RowRights:
         self.pages: dict[ModelAccess, dict[Any, Model]] = defaultdict(dict)
         exposures = request.mcp.site.exposures_by_label
         self.named = [self.access[exposures[label]] for label in labels if label in exposures]
+        self.fields = fields
+        # The fields of rows that were closed to the caller each time that they were looked at.
+        self._closed: dict[tuple[ModelAccess, Any], set[str]] = {}
         self._refused: list[str] = []
         self._by_value: dict[type[Model], dict[Any, Key]] = {}
         self._moved: dict[tuple[type[Model], str], set[Cell]] = {}
@@ -83,6 +93,10 @@ class RowRights:
     def check_after(self) -> None:
         """Raise ``NotPermitted`` unless the caller sees, and may write, the rows that are there now."""
         self._check("add", "change")
+        for (model, key), names in self._closed.items():
+            if names:
+                what = f"{', '.join(sorted(names))} of {model.exposure.label} {pk_text(key)}"
+                raise NotPermitted(REFUSED.format("change", what))
         if not self.shown and not self.pages:
             raise NotPermitted(HIDDEN)
 
@@ -139,6 +153,8 @@ class RowRights:
                         REFUSED.format(deed, f"{model.exposure.label} {label_of(model.exposure, row)}")
                     )
                     continue
+                if deed == "change":
+                    self._look_at_fields(model, row)
                 self.shown[model][value] = row
                 self.deeds[model, value] = deed
                 del left[keys[value]]
@@ -151,6 +167,18 @@ class RowRights:
         self.request.go_to(exposure, "delete" if deed == "delete" else "change", row.pk)
         return model.may_row(deed, row)
 
+    def _look_at_fields(self, model: ModelAccess, row: Model) -> None:
+        """Note which of the fields that were given are closed to the caller in the row as it is now."""
+        exposure = model.exposure
+        given = self.fields.get(exposure.label, ())
+        names = [field.name for field in (*exposure.opts.fields, *exposure.opts.many_to_many) if field.name in given]
+        if names:
+            read_only = exposure.get_readonly_fields(self.request, row)
+            open_fields = RowPage(model, row).nameable()
+            closed = {name for name in names if name in read_only or name not in open_fields}
+            key = model, row.pk
+            self._closed[key] = closed & self._closed.get(key, closed)
+
     # Rows of pages
 
     def _may_change_page(self, model: ModelAccess, row: Model) -> bool:
@@ -159,6 +187,7 @@ class RowRights:
             # The right to delete or add it is asked for with its own row.
             return self._may(model, "view", row)
         if self._may(model, "view", row) and self._may(model, "change", row):
+            self._look_at_fields(model, row)
             self.pages[model][row.pk] = row
             return True
         return False

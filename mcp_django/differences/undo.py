@@ -87,12 +87,13 @@ class Undo(Write):
         change = self.undoes = self.kept.change
         if why_not := self.kept.why_not_undone:
             raise ToolError(NOT_NOW.format(change.pk, why_not))
-        self.restoration = Restoration(self._stored())
+        undone = self._stored()
+        self.restoration = Restoration(undone)
         conflicts = self.restoration.conflicts()
         if stopping := [conflict for conflict in conflicts if conflict.stops]:
             raise ToolError(f"{NOT_NOW.format(change.pk, ConflictTexts(self).told(stopping))} {INSTEAD}")
         planned = self.restoration.planned
-        self.rights = RowRights(self.request, change.using, planned, change.labels.split())
+        self.rights = RowRights(self.request, change.using, planned, change.labels.split(), undone.named)
         self.rights.check_before()
         self._describe(conflicts)
 
@@ -153,6 +154,7 @@ class Undo(Write):
         # What goes has no text of its own afterwards.
         entries = list(self._entries("delete"))
         self.stored = self.restoration.run()
+        self.stored.named = self.rights.fields
         self.rights.check_after()
         entries += self._entries("add", "change")
         Journal(self.request, self.tool).took_back(change.pk, entries)

@@ -134,7 +134,12 @@ class Write:
 
     def outcome(self, footprint: Footprint) -> StoredDifference:
         """Return what the performed write has done, row by row."""
-        return footprint.after()
+        stored = footprint.after()
+        named: dict[str, dict[str, None]] = {}
+        for target in self.targets:
+            named.setdefault(target.model.exposure.label, {}).update(dict.fromkeys(target.named))
+        stored.named = {label: list(names) for label, names in named.items() if names}
+        return stored
 
     def tables(self, footprint: Footprint) -> Collection[str]:
         """Return the names of the tables in which the write is expected to write."""

@@ -246,3 +246,53 @@ def test_statements_of_an_undo_do_not_depend_on_the_number_of_rows(root: Any) ->
         return len(queries)
 
     assert statements(25) == statements(60)
+
+
+@pytest.mark.parametrize("hook", ["get_readonly_fields", "get_fields"])
+def test_a_field_that_is_closed_to_the_caller_by_now_is_not_written(root: Any, hook: str) -> None:
+    closed: list[str] = []
+
+    class Own(ModelExposure):
+        fields = ["id", "title", "price", "pages"]
+
+        def get_readonly_fields(self, request: Any, obj: Any = None) -> Any:
+            return closed if hook == "get_readonly_fields" else []
+
+        def get_fields(self, request: Any, obj: Any = None) -> Any:
+            names = super().get_fields(request, obj)
+            return [name for name in names if hook != "get_fields" or name not in closed]
+
+        def save_model(self, request: Any, obj: Any, form: Any, change: bool) -> None:
+            obj.pages += 1
+            obj.save()
+
+    site = MCPSite("own")
+    site.register(Book, Own)
+    book = make_book("Dune", price="5.00")
+    number = update(request_of(root.user, site), book, price="6.00")
+    before = rows()
+    closed.append("price")
+    told = refusal(UNDO, request_of(root.user, site), change=number)
+    assert told == f"You may not change price of testapp.book {book.pk} now, which this needs. Nothing was changed."
+    assert rows() == before
+    # What hooks wrote besides goes back all the same.
+    closed[:] = ["pages"]
+    back = undo(request_of(root.user, site), number)
+    assert str(Book.objects.get().price) == "5.00"
+    closed[:] = ["price"]
+    assert "may not change price" in refusal(UNDO, request_of(root.user, site), change=back)
+
+
+def test_a_field_that_the_state_of_the_row_has_closed_goes_back(root: Any) -> None:
+    class Own(ModelExposure):
+        fields = ["id", "title", "status"]
+
+        def get_readonly_fields(self, request: Any, obj: Any = None) -> Any:
+            return ["status"] if obj is not None and obj.status == "published" else []
+
+    site = MCPSite("own")
+    site.register(Book, Own)
+    book = make_book("Dune")
+    number = update(request_of(root.user, site), book, status="published")
+    undo(request_of(root.user, site), number)
+    assert Book.objects.get().status == "draft"
