@@ -1,5 +1,6 @@
 """What the example tells of writes: a round of prices, a merge, and a change of many rows that is taken back."""
 
+import json
 from decimal import ROUND_HALF_UP, Decimal
 
 import pytest
@@ -15,6 +16,7 @@ from example_project.shop.models import Customer, Order, Product, Review
 from example_project.shop.sampledata import stories
 from example_project.shop.views import QUESTIONS
 from mcp_django.testing import MCPClient
+from tests.documentation import DOCS, blocks_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shop")]
 # Fewer than the evals have, as each test reads all rows several times.
@@ -196,3 +198,39 @@ def test_the_history_of_the_admin_has_both_ways():
     written, _ = done(client, "update_record", **CANCELLATION)
     done(client, "undo_change", change=written["change"])
     assert history.count() == before + 2
+
+
+def examples():
+    """Return the calls and answers in the documentation of writes, in their order."""
+    return [json.loads(block.text) for block in blocks_of(DOCS / "safe-writes.md") if block.language == "json"]
+
+
+def test_the_difference_in_the_documentation_is_the_one_of_its_merge():
+    former, present = (Customer.objects.get(name=name) for name in (stories.FORMER_NAME, stories.PRESENT_NAME))
+    former.reviews.all().delete()
+    orders = former.orders.count()
+    [moved, _, deletion] = merge()
+    told = next(example for example in examples() if "summary" in example)
+    tried = manager().call("write_records", writes=[moved, deletion], dry_run=True)
+    assert not tried.is_error, tried.text
+    found = tried.structured
+    assert found.keys() - told.keys() <= {"next"}
+    assert found["summary"] == told["summary"].replace("5 orders", f"{orders} orders")
+    assert found["counts"] == {**told["counts"], "shop.order": {"changed": orders}}
+    assert found["deleted"] == {"shop.customer": [[former.pk, former.name]]}
+    [row, *_] = found["changed"]["shop.order"]
+    assert row.keys() == told["changed"]["shop.order"][0].keys()
+    assert row["columns"] == {"customer": [[former.pk, former.name], [present.pk, present.name]]}
+
+
+def test_the_calls_in_the_documentation_can_be_made():
+    client = manager()
+    calls = [example for example in examples() if {"rows", "writes"} & example.keys()]
+    assert len(calls) >= 2
+    for arguments in calls:
+        tool = "write_records" if "writes" in arguments else "update_record"
+        tried = client.call(tool, **arguments, dry_run=True)
+        assert not tried.is_error, tried.text
+        written, difference = done(client, tool, **arguments)
+        assert difference["summary"] == tried.structured["summary"]
+        assert not client.call("undo_change", change=written["change"], dry_run=True).is_error
