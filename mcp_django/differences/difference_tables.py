@@ -40,6 +40,11 @@ class DifferenceTable:
     counts: Sequence[tuple[str, int]]
     rows: Sequence[TableRow]
 
+    @property
+    def has_cells(self) -> bool:
+        """Whether columns are shown of one of the rows."""
+        return any(row.cells for row in self.rows)
+
 
 def tables_of(difference: Mapping[str, Any], site: Any) -> list[DifferenceTable]:
     """Return the tables of a difference, which is ``Difference.to_wire()`` as it was kept; ``site`` knows the names of
