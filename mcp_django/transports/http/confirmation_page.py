@@ -29,7 +29,6 @@ from ...sites import MCPSite
 State = Change.State
 SAID_NO: Final = "The user has said no."
 # Members of what is shown of a call that was not tried, which the page lists.
-BESIDES: Final = ("also_written", "on_commit", "mails")
 LISTED: Final = ("arguments", "filled_in", "shown")
 # Members of a difference that tell what happens besides to the rows, and their names on the page.
 BESIDES: Final = {
@@ -109,7 +108,6 @@ class ConfirmationView(PageMixin, LoginRequiredMixin, TemplateView):
             context |= {
                 "tables": tables_of(difference, self.site),
                 "difference": difference,
-                "besides": [text for name in BESIDES for text in difference.get(name, ())],
                 "others": difference.get("counts", {}).get("other", 0),
                 "shown": shown,
                 "given": [
