@@ -130,6 +130,6 @@ def test_a_project_without_these_parts_neither_loads_nor_queries_them(tmp_path: 
 
     executed: list[str] = json.loads(queries.read_text())
     assert not [sql for sql in executed if any(table in sql for table in TABLES_OF_PARTS)]
-    # Each of the three calls checks its token. One inserts a row with its history, and reads it; then it reads the row as
-    # it is stored, and keeps that. One reads a page.
+    # Each of the three calls checks its token. One inserts a row with its history, and reads it; then it reads the row
+    # as it is stored, and keeps that. One reads a page.
     assert len([sql for sql in executed if sql.startswith(("SELECT", "INSERT"))]) == 3 + 3 + 2 + 1
