@@ -341,7 +341,8 @@ def _numbered(using: str, table: str) -> frozenset[str]:
         return frozenset(name for name, type_, *_ in cursor.fetchall() if type_.lower().startswith(_NUMBERED))
 
 
-_gives_lost_dates: ContextVar[bool] = ContextVar("_gives_lost_dates", default=False)
+# Whether a date that Python does not have is read as text; see LostDatesAsText.
+gives_lost_dates: ContextVar[bool] = ContextVar("gives_lost_dates", default=False)
 
 
 class LostDatesAsText:
@@ -353,10 +354,10 @@ class LostDatesAsText:
     """
 
     def __enter__(self) -> None:
-        self._token = _gives_lost_dates.set(True)
+        self._token = gives_lost_dates.set(True)
 
     def __exit__(self, *raised: object) -> None:
-        _gives_lost_dates.reset(self._token)
+        gives_lost_dates.reset(self._token)
 
 
 def _with_lost_dates(read: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -364,7 +365,7 @@ def _with_lost_dates(read: Callable[[str], Any]) -> Callable[[str], Any]:
 
     def convert(text: str) -> Any:
         value = read(text)
-        if value is None and _gives_lost_dates.get():
+        if value is None and gives_lost_dates.get():
             return text
         return value
 

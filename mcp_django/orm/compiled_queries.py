@@ -41,7 +41,7 @@ from django.db.models.sql.where import WhereNode
 
 from ..conf import settings
 from ..conf.tested_versions import is_newer_than_tested
-from ..context.databases import Collation, LostDatesAsText
+from ..context.databases import Collation, gives_lost_dates
 from ..exceptions import ToolError
 from ..exposures.querysets import follows_every_row, is_plain
 from .fields import stored_field
@@ -246,9 +246,14 @@ class CompiledQuery:
         if self.sql is None:
             return []
         connection: Any = connections[using]
-        with LostDatesAsText(), connection.cursor() as cursor:
-            cursor.execute(self.sql, self._bound(values))
-            found: list[Sequence[Any]] = list(zip(*cursor.fetchall(), strict=True))
+        # Without the block LostDatesAsText: each call runs some of these queries.
+        token = gives_lost_dates.set(True)
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(self.sql, self._bound(values))
+                found: list[Sequence[Any]] = list(zip(*cursor.fetchall(), strict=True))
+        finally:
+            gives_lost_dates.reset(token)
         for position, functions, expression in _converters(self, connection) if found else ():
             for function in functions:
                 found[position] = function(found[position], expression, connection)

@@ -45,6 +45,8 @@ BOUNDS = {
     "an update": 5_000,
     "an update with 200 standing inline rows": 6_950,
 }
+# How much more a write may be because it is kept, so that it can be taken back.
+KEPT = {"an update": 1.1, "an update with 200 standing inline rows": 1.1}
 SCOPES = frozenset({"mcp:read", "mcp:write"})
 # Calls of which the shortest counts: event loops that wait look at the clock now and then.
 ROUNDS = 12
@@ -117,12 +119,12 @@ async def test_calls_of_python_functions(client: SessionClient, inlines: list[An
         "an update": update,
     }.items():
         made = await work(act)
-        assert made <= BOUNDS[name], (name, made)
+        assert made <= BOUNDS[name] * KEPT.get(name, 1), (name, made)
     inlines.append(BookInline)
     await database_sync_to_async(lambda: [make_book(author=author) for _ in range(197)])()
     name = "an update with 200 standing inline rows"
     made = await work(update)
-    assert made <= BOUNDS[name], (name, made)
+    assert made <= BOUNDS[name] * KEPT[name], (name, made)
 
 
 # What grows with the models of a project, and with the columns of a model
