@@ -91,9 +91,15 @@ def needs_person(*declared: Any, deletes: bool = False, rows: int = 0) -> bool:
     The first of the declared options that is not None decides, or else the setting ``CONFIRM``: "person" or "model", or
     a dict that says it for deletions, and for more than so many rows.
     """
-    rule = next((option for option in declared if option is not None), settings.CONFIRM)
+    rule = settings.CONFIRM
+    for option in reversed(declared):
+        if option is not None:
+            rule = option
+    # Each list of tools asks for each tool: the check for a text is the cheaper one.
+    if isinstance(rule, str):
+        return rule == PERSON
     if not isinstance(rule, Mapping):
-        return bool(rule == PERSON)
+        return False
     most = rule.get("rows")
     return (deletes and rule.get("delete") == PERSON) or (most is not None and rows > most)
 

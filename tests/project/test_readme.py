@@ -22,10 +22,11 @@ from mcp_django.checks.oauth import TOOLKIT_RULES
 from mcp_django.conf.defaults import DEFAULTS
 from mcp_django.operating.switches import find_switches
 from mcp_django.sites import CLOSED_APPS
+from mcp_django.testing import MCPClient
 from mcp_django.tools.generic import ToolSet
 from mcp_django.transports.client_configs import CLIENTS, Client, Connection
 from tests.documentation import DOCS, README, ROOT, Block, blocks_of, section
-from tests.factories import make_superuser
+from tests.factories import make_author, make_superuser
 from tests.readme_project.builder import Project, ask, made, readme_file
 
 pytestmark = pytest.mark.one_django
@@ -150,6 +151,7 @@ def test_every_python_block_has_a_test_here() -> None:
         "shop/sinks.py",
         "shop/privacy.py",
         "shop/stocktaking.py",
+        "shop/undone.py",
     }
     assert {block.file for block in snippets("python")} <= tested
     assert {block.text for block in snippets("python") if block.file == "asgi.py"} == {readme_file("asgi.py")}
@@ -166,6 +168,25 @@ def test_changes_are_off_while_stock_is_taken() -> None:
     assert [switch.reason for switch in find_switches("writes")] == ["Stocktaking"]
     names["finish"](user)
     assert not find_switches("writes")
+
+
+@pytest.mark.django_db
+def test_the_receiver_notes_what_was_taken_back(capsys: Any, django_capture_on_commit_callbacks: Any) -> None:
+    from mcp_django.signals import change_undone
+
+    (block,) = [block for block in snippets("python") if block.file == "shop/undone.py"]
+    names: dict[str, Any] = {"__name__": "shop.undone"}
+    exec(block.text, names)
+    client = MCPClient(make_superuser("ada"))
+    author = make_author("Ada")
+    update = {"model": "testapp.author", "pk": author.pk, "values": {"name": "Eve"}}
+    change = client.call("update_record", **update).structured["change"]
+    try:
+        with django_capture_on_commit_callbacks(execute=True):
+            assert not client.call("undo_change", change=change).is_error
+    finally:
+        change_undone.disconnect(names["note"])
+    assert capsys.readouterr().out == f"ada took back change {change}: author Eve changed: name\n"
 
 
 @pytest.mark.django_db
