@@ -571,6 +571,16 @@ def test_an_action_that_wrote_only_its_rows_can_be_taken_back(root):
     assert author.name == "Ada"
 
 
+def test_a_caller_takes_back_what_an_action_did(root):
+    author = make_author("Ada")
+    client = MCPClient(root.user)
+    done = client.call("quietly_testapp_author", pks=[author.pk]).structured
+    undone = client.call("undo_change", change=done["change"])
+    assert not undone.is_error, undone.text
+    author.refresh_from_db()
+    assert author.name == "Ada"
+
+
 def test_an_action_that_wrote_elsewhere_cannot_be_taken_back_and_says_why(root):
     book = make_book("Dune")
     token = call(RUN, root, **run("reprice", book.author_id))["confirm_token"]
