@@ -24,6 +24,7 @@ TOOLS = (
     "create_record",
     "update_record",
     "delete_record",
+    "undo_change",
     "run_action",
     "test_simple_text",
     "test_error_handling",

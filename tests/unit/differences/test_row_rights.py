@@ -12,11 +12,12 @@ from mcp_django import MCPSite, ModelExposure
 from mcp_django.tools.undo_change import UndoChange
 from mcp_django.tools.write_tools import CreateRecord, DeleteRecord, UpdateRecord
 from tests.factories import make_book, make_superuser, make_user
+from tests.fieldapp.models import Guest, Restaurant, Seat
 from tests.inlineapp.admin import LineInline
 from tests.inlineapp.factories import make_order, shop_request
 from tests.inlineapp.models import Invoice, Label, Line, Note, Order, Product, Remark, Shipment
 from tests.testapp.models import Book, Tag
-from tests.tool_calls import call, refusal, request_of
+from tests.tool_calls import call, refusal, request_of, site_with
 from tests.unit.differences.all_rows import dump, tables_of
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
@@ -296,3 +297,37 @@ def test_a_field_that_the_state_of_the_row_has_closed_goes_back(root: Any) -> No
     number = update(request_of(root.user, site), book, status="published")
     undo(request_of(root.user, site), number)
     assert Book.objects.get().status == "draft"
+
+
+def test_rows_with_keys_of_two_columns_go_back_with_what_they_refer_to(root: Any) -> None:
+    site = site_with(Guest, Seat)
+    request = request_of(root.user, site)
+    guest = Guest.objects.create(name="Ann")
+    Seat.objects.create(hall="a", number=1, guest=guest)
+    before = dump(tables_of("fieldapp"))
+    number = confirmed(UPDATE, request, model="fieldapp.seat", pk=["a", 1], values={"note": "Window"})["change"]
+    undo(request, number)
+    assert dump(tables_of("fieldapp")) == before
+    # The deletion of the guest leaves an empty seat.
+    number = confirmed(DELETE, request, model="fieldapp.guest", pk=guest.pk)["change"]
+    assert Seat.objects.get().guest is None
+    back = undo(request, number)
+    assert dump(tables_of("fieldapp")) == before
+    undo(request, back)
+    assert Seat.objects.get().guest is None
+    number = confirmed(DELETE, request, model="fieldapp.seat", pk=["a", 1])["change"]
+    assert Seat.objects.count() == 0
+    undo(request, number)
+    assert Seat.objects.get().pk == ("a", 1)
+
+
+def test_a_parent_that_nobody_registered_goes_back_with_its_child(root: Any) -> None:
+    request = request_of(root.user, site_with(Restaurant))
+    restaurant = Restaurant.objects.create(name="Chez Ann", cuisine="French")
+    before = dump(tables_of("fieldapp"))
+    number = update(request, restaurant, name="Chez Bob")
+    assert undo(request, number)
+    assert dump(tables_of("fieldapp")) == before
+    number = confirmed(DELETE, request, model="fieldapp.restaurant", pk=restaurant.pk)["change"]
+    undo(request, number)
+    assert dump(tables_of("fieldapp")) == before
