@@ -8,6 +8,7 @@ import shlex
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,7 +21,9 @@ from docs.pictures.film import MOVING
 from evals import trials
 from mcp_django.checks.oauth import TOOLKIT_RULES
 from mcp_django.conf.defaults import DEFAULTS
+from mcp_django.models import Change
 from mcp_django.operating.switches import find_switches
+from mcp_django.signals import change_undone
 from mcp_django.sites import CLOSED_APPS
 from mcp_django.testing import MCPClient
 from mcp_django.tools.generic import ToolSet
@@ -168,6 +171,15 @@ def test_changes_are_off_while_stock_is_taken() -> None:
     assert [switch.reason for switch in find_switches("writes")] == ["Stocktaking"]
     names["finish"](user)
     assert not find_switches("writes")
+
+
+def test_the_receiver_of_undone_changes_says_who_took_what_back(capsys: pytest.CaptureFixture[str]) -> None:
+    (block,) = [block for block in snippets("python") if block.file == "shop/undone.py"]
+    names: dict[str, Any] = {"__name__": "shop.undone"}
+    exec(block.text, names)
+    change = Change(pk=42, summary="3 orders: status pending -> cancelled")
+    change_undone.send(Change, change=change, request=SimpleNamespace(user="ada"))
+    assert capsys.readouterr().out == "ada took back change 42: 3 orders: status pending -> cancelled\n"
 
 
 @pytest.mark.django_db
