@@ -37,7 +37,8 @@ GATE_TESTS = tests/unit/oauth/test_bearer.py tests/unit/oauth/test_token_query.p
 	tests/unit/test_scopes.py tests/unit/context/test_admin_page.py tests/unit/context/test_call_restrictions.py \
 	tests/unit/context/test_confirmation*.py \
 	tests/unit/exposures tests/unit/emulation/test_admin_actions.py tests/unit/emulation/test_admin_exposure.py \
-	tests/unit/differences/test_bulk_writes.py tests/unit/emulation/test_list_filters.py \
+	tests/unit/differences/test_bulk_writes.py tests/unit/differences/test_named_rows.py \
+	tests/unit/differences/test_write_calls.py tests/unit/emulation/test_list_filters.py \
 	tests/unit/emulation/test_saving.py tests/unit/schema/test_secrets*.py tests/unit/orm/test_access*.py \
 	tests/unit/orm/aggregates tests/unit/orm/test_allowed_filters*.py tests/unit/orm/test_columns*.py \
 	tests/unit/orm/test_compiled_queries_switch.py tests/unit/orm/test_computed_columns.py \

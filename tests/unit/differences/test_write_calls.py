@@ -289,3 +289,12 @@ def test_a_dry_run_is_no_result_of_an_idempotency_key():
     assert done.structured["updated"] is True
     book.refresh_from_db()
     assert book.pages == 3
+
+
+@pytest.mark.parametrize("version", ["tried:", "tried:x", "tried:1xXBME:abc", f"tried:{'x' * 500}", "tried:é"])
+def test_a_version_of_no_dry_run_is_refused(root, version):
+    book = make_book("Dune")
+    text = refusal(UPDATE, root, **BOOK, pk=book.pk, values={"pages": 3}, version=version)
+    assert "no longer do what it did" in text
+    book.refresh_from_db()
+    assert book.pages == 0

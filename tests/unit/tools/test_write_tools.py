@@ -655,7 +655,7 @@ def test_77_a_deletion_asks_the_user_about_all_that_goes():
     _, question = only(asked)
     assert question["message"] == (
         "This deletes 2 objects. It can be taken back for 30 days.\n\n"
-        "book Dune deleted; loan Ann, until 2030-01-01 deleted\n\n"
+        "book “Dune” deleted; loan “Ann, until 2030-01-01” deleted\n\n"
         "With all that goes with it: books (1), loans (1).\n"
         f"testapp.book “{book.pk}”: “Dune”"
     )
