@@ -242,12 +242,13 @@ class Changes:
         text = json.dumps(named, sort_keys=True, separators=(",", ":"), default=str)
         return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
-    def repeated(self, digest: str) -> KeptChange | None:
-        """Return the newest change of the same call: one that waits, or one that was decided in the last 24 hours."""
+    def repeated(self, digest: str, *, besides: int = 0) -> KeptChange | None:
+        """Return the newest change of the same call: one that waits, or one that was decided in the last 24 hours; none
+        with the number ``besides``."""
         now = timezone.now()
         is_open = Q(state=Change.State.WAITING.value, expires__gt=now)
         is_recent = Q(decided__gt=now - timedelta(seconds=REPEATED_FOR))
-        found = self.rows.filter(is_open | is_recent, digest=digest).order_by("-pk").first()
+        found = self.rows.filter(is_open | is_recent, digest=digest).exclude(pk=besides).order_by("-pk").first()
         return KeptChange(found) if found is not None else None
 
 

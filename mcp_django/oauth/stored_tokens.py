@@ -32,7 +32,7 @@ from ..conf import settings
 from ..context.call_restrictions import Narrowing
 from ..models import LinkedIdentity, ServiceAccount, TokenFacts
 from ..orm.pagination import chunks
-from ..scopes import join
+from ..scopes import expand, join
 from ..signin import FactName, credential_of
 
 # Name of the fact with the time at which access ends (seconds since the epoch), if the user chose one.
@@ -253,11 +253,11 @@ def family_of(token: str) -> UUID | None:
     return TokenFacts._default_manager.filter(pk=token).values_list("family", flat=True).first()
 
 
-def still_granted(token: str, family: str | None, facts: Mapping[str, Any], user: Any) -> bool:
+def still_granted(token: str, family: str | None, facts: Mapping[str, Any], user: Any, scopes: frozenset[str]) -> bool:
     """Return whether the access stands that was given with the access token of this checksum, "" for no token.
 
-    That is the token, or one that its client has got for it by a refresh, in the same ``family``; with what vouches for
-    it in the ``facts``.
+    That is the token, or one that its client has got for it by a refresh, in the same ``family``; with all of the
+    ``scopes``, and with what vouches for it in the ``facts``.
     """
     if not stands(facts, user.pk):
         return False
@@ -266,7 +266,8 @@ def still_granted(token: str, family: str | None, facts: Mapping[str, Any], user
     mine = Q(token_checksum=token)
     if family is not None:
         mine |= Q(refresh_token__token_family=family)
-    return bool(get_access_token_model()._default_manager.filter(mine, live(), user=user).exists())
+    stored = get_access_token_model()._default_manager.filter(mine, live(), user=user)
+    return any(expand(scope.split()) >= scopes for scope in stored.values_list("scope", flat=True))
 
 
 def end_access(tokens: Collection[Any]) -> None:

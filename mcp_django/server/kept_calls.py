@@ -86,8 +86,7 @@ class KeptCallExecutor:
         if user is None or not user.is_active:
             raise ToolError(NO_USER)
         scopes = frozenset(call["scopes"])
-        is_granted = still_granted(call["checksum"], call["family"], facts, user) and is_current(user, facts)
-        if not is_granted:
+        if not (still_granted(call["checksum"], call["family"], facts, user, scopes) and is_current(user, facts)):
             raise ToolError(NO_GRANT)
         request, _ = read_scope(scope_from_wsgi(self.original), self.site)
         for name in ("HTTP_AUTHORIZATION", "HTTP_ACCEPT_LANGUAGE"):

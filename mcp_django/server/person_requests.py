@@ -66,6 +66,7 @@ TOO_LONG: Final = "The call was confirmed and done. Its result was too long to b
 NO_LONGER: Final = "Change {} was done. Your permissions have changed since, so its result is not shown."
 UNKNOWN: Final = "It stopped half-way, and nobody knows what it has done. Look at the data."
 ASKS: Final = "It asks something on its way, and the application is no longer there to answer."
+DONE_BEFORE: Final = "The same call was made before: change {}."
 TAKEN: Final = "Somebody has decided already."
 
 
@@ -95,7 +96,8 @@ class PersonRequest:
         try:
             mcp.answers.settle(question, mcp.version, lambda content: None)
         except Declined:
-            found.claim(State.WAITING, State.WITHDRAWN, decided=timezone.now(), outcome="The user dismissed it.")
+            # Nobody has decided: the same call may ask again.
+            found.claim(State.WAITING, State.WITHDRAWN, outcome="The user did not open the page.")
             raise
         # The page was opened, which is no yes.
         return partial(self._wait, found)
@@ -257,6 +259,7 @@ class ConsentedCall:
     """
 
     def __init__(self, request: MCPRequest, tool: Tool, arguments: Mapping[str, Any]) -> None:
+        self.request = request
         self.consent = request.mcp.consent
         self.using = Changes(request).using
         self.kept = KeptChange(Change.objects.using(self.using).get(pk=self.consent.change))
@@ -270,8 +273,8 @@ class ConsentedCall:
                 wire = work()
                 self._end(wire)
                 return wire
-        self._begin()
         try:
+            self._begin()
             wire = work()
         except BaseException as error:
             self._stopped(error)
@@ -281,8 +284,8 @@ class ConsentedCall:
 
     async def run_async(self, work: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
         """Run an async tool like :meth:`run`."""
-        await sync_to_async(self._begin)()
         try:
+            await sync_to_async(self._begin)()
             wire = await work()
         except BaseException as error:
             await sync_to_async(self._stopped)(InputRequired.merged(error))
@@ -294,6 +297,10 @@ class ConsentedCall:
         if not self.kept.claim(State.WAITING, State.RUNNING, decided=timezone.now(), by=self.consent.by):
             self.consent.is_late = True
             raise ToolError(TAKEN)
+        # Two of the same calls at the same time may each have a request.
+        same = Changes(self.request).repeated(self.kept.change.digest, besides=self.kept.change.pk)
+        if same is not None and same.change.state in (State.RUNNING, State.DONE):
+            raise ToolError(DONE_BEFORE.format(same.change.pk))
 
     def _end(self, wire: Mapping[str, Any]) -> None:
         result = wire

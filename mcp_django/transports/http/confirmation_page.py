@@ -114,7 +114,12 @@ class ConfirmationView(PageMixin, LoginRequiredMixin, TemplateView):
                     (name, in_words(value)) for part in LISTED for name, value in (shown.get(part) or {}).items()
                 ],
                 "objects": shown.get("objects") or [],
-                "besides": [(name, difference[key]) for key, name in BESIDES.items() if difference.get(key)],
+                "besides": [(name, _texts(difference[key])) for key, name in BESIDES.items() if difference.get(key)],
                 "not_tried": difference.get("not_tried") or shown.get("not_tried") or [],
             }
         return context
+
+
+def _texts(items: list[Any]) -> list[str]:
+    """Return what happens besides as texts; a message of a hook is an object."""
+    return [str(item.get("text", "")) if isinstance(item, dict) else str(item) for item in items]

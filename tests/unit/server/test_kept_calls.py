@@ -479,3 +479,34 @@ def test_one_client_does_not_get_the_outcome_of_another(root, person):
     say(person, page)
     # To the other client, it is a row that is gone.
     assert other.call("delete_record", **BOOK, pk=book.pk, idempotency_key="2").is_error
+
+
+@pytest.mark.parametrize("function", [False, True])
+def test_two_requests_of_the_same_call_make_it_once(caller, person, function):
+    calls = []
+
+    def pay(request) -> str:
+        calls.append(1)
+        return "paid"
+
+    make_author("Ann")
+    update = {**AUTHOR, "filters": {"name": "Ann"}, "values": {"name": "Ann"}}
+    with tool_of(pay):
+        name, arguments = ("pay", {}) if function else ("update_record", update)
+        first = page_of(caller.call(name, **arguments))
+        # The other call came at the same time, and saw no request.
+        twin = change()
+        twin.pk = None
+        twin.save()
+        assert "It was done." in say(person, first), change().outcome
+        assert "made before" in say(person, first.replace(first.rpartition("/")[2], str(twin.pk)))
+    assert len(calls) == function
+    assert sorted(Change.objects.values_list("state", flat=True)) == ["done", "failed"]
+
+
+def test_a_refreshed_token_of_fewer_scopes_does_not_stand_for_the_one_that_asked(caller, person):
+    book = make_book("Dune")
+    page = page_of(caller.call("delete_record", **BOOK, pk=book.pk))
+    get_access_token_model().objects.update(scope="mcp:read")
+    assert "It was not done." in say(person, page)
+    assert Book.objects.exists()

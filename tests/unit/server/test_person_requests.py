@@ -233,6 +233,9 @@ def test_a_page_that_the_user_does_not_open_withdraws_the_request(root):
     assert change().state == "withdrawn"
     say(signed_in(root), f"/mcp/confirm/{change().pk}")
     assert Book.objects.exists()
+    # The same call may ask again.
+    assert "declined" in caller.call("delete_record", **BOOK, pk=book.pk).text
+    assert Change.objects.count() == 2
 
 
 # Who cannot confirm anything
