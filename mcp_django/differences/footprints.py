@@ -264,10 +264,16 @@ class Footprint:
     @property
     def tables(self) -> frozenset[str]:
         """The names of all tables in which the write is expected to write."""
+        return frozenset(model._meta.db_table for model in self.rows)
+
+    @property
+    def rows(self) -> dict[type[Model], Collection[Key]]:
+        """The keys of the rows that were there before the write, by the models in whose tables it is expected to
+        write."""
         models = {*self._roots, *self._looked_at}
         for model, links in self._of_new.items():
             models.update(with_parents(model), (link.model for link in links))
-        return frozenset(model._meta.db_table for model in models)
+        return {model: self._before.get(model, {}).keys() for model in models}
 
     # What the write is going to do
 

@@ -12,6 +12,7 @@ from .difference import Difference
 from .differing_rows import DifferingRows, ShownSide
 from .footprints import Footprint, StoredDifference
 from .kept_changes import why_not_kept
+from .other_rows import OtherRows
 from .rehearsals import Rehearsal
 from .visible_tables import told_tables
 from .writes import Write
@@ -94,7 +95,8 @@ class Trial:
                 write.track(footprint)
             except TooManyRows:
                 raise ToolError(UNTRIABLE) from None
-            with footprint.watching():
+            others = OtherRows(footprint)
+            with footprint.watching(), others.watching():
                 self.result = write.perform(footprint)
             self.digest = footprint.digest()
             self.confirmation = write.confirmation(footprint)
@@ -102,7 +104,7 @@ class Trial:
             self.stored = write.outcome(footprint)
             rows = DifferingRows(self.request, self.stored, write.targets)
             rows.read(after)
-            rehearsal.tables = write.tables(footprint)
+            rehearsal.tables = {*write.tables(footprint)} - others.tables(self.stored)
         rows.read(before)
         self.difference = rows.difference(before, after, write.targets)
         self.untried += untried_of(rehearsal)

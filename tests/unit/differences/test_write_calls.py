@@ -77,6 +77,36 @@ def test_what_hooks_change_is_part_of_the_difference(root, monkeypatch):
     assert shown["also_written"] == ["testapp_loan"]
 
 
+def test_the_table_of_other_rows_that_hooks_change_is_told(root, monkeypatch):
+    others = [make_book(), make_book()]
+
+    def save_model(self, request, obj, form, change):
+        super(type(self), self).save_model(request, obj, form, change)
+        Book.objects.filter(pages=77).update(pages=78)
+
+    monkeypatch.setattr(type(admin.site.get_model_admin(Book)), "save_model", save_model)
+    book = make_book("Dune")
+    arguments = {**BOOK, "pk": book.pk, "values": {"title": "Dune 2"}}
+    assert "also_written" not in tried(UPDATE, root, **arguments)
+    Book.objects.filter(pk=others[0].pk).update(pages=77)
+    shown = tried(UPDATE, root, **arguments)
+    assert shown["counts"] == {"testapp.book": {"changed": 1}}
+    assert shown["also_written"] == ["testapp_book"]
+
+
+@pytest.mark.parametrize("make", [lambda: make_author(), lambda: Author.objects.filter(name="old").delete()])
+def test_the_table_of_other_rows_that_hooks_make_or_delete_is_told(root, monkeypatch, make):
+    def save_model(self, request, obj, form, change):
+        super(type(self), self).save_model(request, obj, form, change)
+        make()
+
+    monkeypatch.setattr(type(admin.site.get_model_admin(Author)), "save_model", save_model)
+    author = make_author("Ada")
+    make_author("old")
+    shown = tried(UPDATE, root, model="testapp.author", pk=author.pk, values={"name": "Ann"})
+    assert "testapp_author" in shown["also_written"]
+
+
 def test_a_new_row_is_shown_without_what_is_set_when_it_is_written(root):
     values = {"title": "Dune", "author": make_author("Frank").pk, "isbn": "1", "price": "1"}
     shown = tried(CREATE, root, **BOOK, values=values)
