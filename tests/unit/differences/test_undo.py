@@ -17,6 +17,7 @@ from mcp_django import ModelExposure, ToolError
 from mcp_django.differences.kept_changes import Changes, KeptChange
 from mcp_django.models import Change
 from mcp_django.signals import change_undone
+from mcp_django.subscriptions.bus import bus
 from mcp_django.tools.undo_change import UndoChange
 from mcp_django.tools.write_tools import CreateRecord, DeleteRecord, UpdateRecord
 from tests.factories import make_author, make_book, make_superuser, make_user
@@ -453,3 +454,20 @@ def test_a_deleted_row_goes_back_under_its_own_key_and_time_which_a_dry_run_show
     [added] = tried["added"]["testapp.book"]
     assert added["pk"] == book.pk
     assert "(set when written)" not in str(tried)
+
+
+def test_subscribers_are_told_of_each_row_also_at_both_ends_of_links(root, django_capture_on_commit_callbacks):
+    audio = AudioBook.objects.create(title="Dune", author=make_author(), isbn="7", price=1, narrator="Ann")
+    tag = Tag.objects.create(name="sand")
+    number = update(root, audio, narrator="Bob", tags=[tag.pk])
+    told = []
+    put = bus.put
+    bus.put = told.append
+    try:
+        with django_capture_on_commit_callbacks(execute=True):
+            call(UNDO, root, change=number)
+    finally:
+        bus.put = put
+    rows_told = {label: keys for changes in told for label, keys in changes.rows.items() if label != "admin.logentry"}
+    assert rows_told["testapp.audiobook"] == rows_told["testapp.book"] == {str(audio.pk)}
+    assert rows_told["testapp.tag"] == {str(tag.pk)}
