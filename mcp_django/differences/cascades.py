@@ -102,9 +102,10 @@ class DeletionCollector(Collector):
     # Reading
 
     def _slim(self, rows: QuerySet[Any]) -> QuerySet[Any]:
-        """Read rows that refer to others: only keys, unless Django has to make their parent rows of the columns."""
+        """Read rows that refer to others: only keys, unless Django has to make their parent rows of the columns, or a
+        constructor of the project may read others: it would be called again for each that is left out."""
         opts = rows.model._meta
-        if not opts.concrete_model._meta.parents:
+        if not opts.concrete_model._meta.parents and rows.model.__init__ is Model.__init__:
             relations: Iterable[Any] = get_candidate_relations_to_delete(opts)
             targets = (relation.field.foreign_related_fields for relation in relations)
             # Without any name, only() would read all columns.

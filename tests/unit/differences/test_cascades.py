@@ -5,9 +5,11 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.db.models import ProtectedError
+from django.utils import timezone
 
 from mcp_django.differences.cascades import DeletionCollector, TooManyRows
 from tests.factories import make_book
+from tests.testapp.models import Loan
 from tests.unit.differences.all_rows import changing, key_text
 from tests.unit.differences.forest import (
     Bird,
@@ -198,3 +200,14 @@ def test_what_the_database_itself_deletes_and_changes_is_found() -> None:
         "Drop": 2,
     }
     assert {model.__name__ for model in collector.changed} == {"Rope", *(["Pump"] if "pump" in MODELS else [])}
+
+
+def test_a_model_whose_constructor_reads_its_columns_is_read_whole(monkeypatch: Any) -> None:
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        super(Loan, self).__init__(*args, **kwargs)
+        self.first = self.borrower, self.due
+
+    book = make_book()
+    Loan.objects.create(book=book, borrower="Ada", due=timezone.now())
+    monkeypatch.setattr(Loan, "__init__", init)
+    assert Loan in DeletionCollector("default", [book]).deleted
