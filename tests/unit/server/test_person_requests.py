@@ -370,8 +370,32 @@ def test_a_declaration_goes_before_the_setting(caller, settings, monkeypatch, na
     monkeypatch.setattr(type(admin.site.get_model_admin(Author)), "actions", ["shout"])
     for setting, declared in (("model", "person"), ("person", "model"), ("model", {"delete": "person", "rows": 0})):
         settings.MCP_DJANGO = {**settings.MCP_DJANGO, "CONFIRM": setting}
-        monkeypatch.setattr(type(site.exposures[Author]), "confirm", declared)
+        monkeypatch.setattr(site.exposures[Author], "confirm", declared)
         with tool_of(pay, confirm=declared):
             answer = caller.call(name, **calls[name], idempotency_key=str(declared)).structured
         is_persons = declared == "person" or (declared != "model" and name != "pay")
         assert (answer.get("state") == "waiting") is is_persons, (declared, answer)
+
+
+def test_an_admin_declares_who_confirms_as_attributes(caller, settings, monkeypatch):
+    def shout(self, request, queryset):
+        """Shout."""
+
+    def yell(self, request, queryset):
+        """Yell."""
+
+    yell.mcp_confirm = "person"
+    settings.MCP_DJANGO = {**settings.MCP_DJANGO, "CONFIRM": "model"}
+    model_admin = type(admin.site.get_model_admin(Author))
+    monkeypatch.setattr(model_admin, "mcp_confirm", {"delete": "person"}, raising=False)
+    for function in (shout, yell):
+        monkeypatch.setattr(model_admin, function.__name__, function, raising=False)
+    monkeypatch.setattr(model_admin, "actions", ["shout", "yell"])
+    site._forget()
+    pk = make_author("Ann").pk
+    author = {"model": "testapp.author"}
+    page_of(caller.call("delete_record", **author, pk=pk))
+    assert "confirm_token" in caller.call("run_action", **author, action="shout", pks=[pk]).structured
+    page_of(caller.call("run_action", **author, action="yell", pks=[pk]))
+    monkeypatch.undo()
+    site._forget()
