@@ -70,7 +70,8 @@ class ClientTime:
             found = found.filter(username=self.user)
         if self.model:
             found = found.filter(model=self.model)
-        return found.order_by("-pk")
+        # A call that waited for a person's yes has written later than its number says.
+        return found.order_by("-time", "-pk")
 
     @cached_property
     def found(self) -> list[Change]:

@@ -261,6 +261,7 @@ class ConsentedCall:
     def __init__(self, request: MCPRequest, tool: Tool, arguments: Mapping[str, Any]) -> None:
         self.request = request
         self.consent = request.mcp.consent
+        self.call = request.mcp.record.id.hex
         self.using = Changes(request).using
         self.kept = KeptChange(Change.objects.using(self.using).get(pk=self.consent.change))
         self.atomic = tool.is_atomic(request, arguments) and self.kept.change.using == self.using
@@ -294,7 +295,10 @@ class ConsentedCall:
         return wire
 
     def _begin(self) -> None:
-        if not self.kept.claim(State.WAITING, State.RUNNING, decided=timezone.now(), by=self.consent.by):
+        now = timezone.now()
+        # From now on, the change is what this call writes, not what another one has asked for.
+        values = {"time": now, "call": self.call, "decided": now, "by": self.consent.by}
+        if not self.kept.claim(State.WAITING, State.RUNNING, **values):
             self.consent.is_late = True
             raise ToolError(TAKEN)
         # Two of the same calls at the same time may each have a request.

@@ -13,12 +13,16 @@ from django.db import connection, connections
 from django.utils import timezone, translation
 from oauth2_provider.models import get_access_token_model, get_application_model, get_refresh_token_model
 
+from mcp_django import site
 from mcp_django.context.request import MCPContext
+from mcp_django.differences.client_times import ClientTime
 from mcp_django.models import Change, TokenFacts
 from mcp_django.oauth.resource_urls import resource_url
 from mcp_django.oauth.stored_tokens import create_token
 from mcp_django.operating.switches import set_switch
+from mcp_django.scopes import Scope
 from mcp_django.testing import MCPClient
+from mcp_django.transports.local_client import LocalClient
 from tests.confirming import page_of, say, signed_in, tool_of
 from tests.factories import make_author, make_book, make_superuser
 from tests.testapp.models import Author, Book
@@ -53,6 +57,10 @@ def change():
     return Change.objects.get()
 
 
+def change_of(number):
+    return Change.objects.get(pk=number)
+
+
 # What a yes does
 
 
@@ -70,6 +78,28 @@ def test_a_yes_makes_the_call_and_keeps_what_it_did(caller, person, root):
     assert done.kept == b""
     # The history names the user and the client, as for any other call.
     assert LogEntry.objects.get().user == root
+
+
+def test_a_change_is_of_the_time_and_the_call_in_which_it_was_made(caller, person):
+    page = page_of(caller.call("delete_record", **BOOK, pk=make_book("Dune").pk))
+    asked = change()
+    say(person, page)
+    done = change()
+    assert done.time > asked.time
+    # The entry of this call is where the log of calls lists the change.
+    assert done.call != asked.call
+
+
+def test_what_was_confirmed_later_is_taken_back_earlier_than_what_was_asked_for_later(caller, person, root):
+    first, second = make_book("Dune"), make_book("Emma")
+    waiting = caller.call("delete_record", **BOOK, pk=first.pk)
+    done = caller.call("update_record", **BOOK, pk=second.pk, values={"pages": 7}).structured["change"]
+    say(person, page_of(waiting))
+    moment = timezone.now()
+    hour = timedelta(hours=1)
+    request = LocalClient(site, root, [Scope.WRITE]).new_request()
+    steps = ClientTime(request, change_of(done).client_id, moment - hour, moment + hour).plan()
+    assert [step.change.pk for step in steps] == [waiting.structured["change"], done]
 
 
 def test_what_was_done_can_be_taken_back(caller, person):
