@@ -19,6 +19,9 @@ Telling = Callable[[str], str]
 
 # Value of a column that the database or the project sets only when the row is really written.
 SET_WHEN_WRITTEN: Final = "(set when written)"
+# What is said of a row that the write takes out of the caller's sight, or brings into it.
+LEAVES: Final = "no longer visible to you"
+APPEARS: Final = "visible to you"
 # Maximum characters of a value, and number of columns of one row, in a sentence.
 MAX_VALUE: Final = 40
 MAX_COLUMNS: Final = 4
@@ -43,16 +46,19 @@ class ShownRow:
 @dataclass(slots=True)
 class RowDifference:
     """One row before and after a write; None where it does not exist or is not visible. ``named`` are the columns that
-    the caller gave values for."""
+    the caller gave values for. ``moves`` says that the row exists on both sides, and is visible on one of them."""
 
     model: ModelAccess
     before: ShownRow | None
     after: ShownRow | None
     named: Collection[str] = ()
     is_new_key: bool = False
+    moves: bool = False
 
     @property
     def kind(self) -> Kind:
+        if self.moves:
+            return "changed"
         if self.before is None:
             return "added"
         return "changed" if self.after is not None else "deleted"
@@ -64,10 +70,19 @@ class RowDifference:
         assert row is not None
         return row
 
+    @property
+    def note(self) -> str:
+        """What is said of a row that is visible on one side only, "" for any other."""
+        if not self.moves:
+            return ""
+        return LEAVES if self.after is None else APPEARS
+
     def columns(self) -> dict[str, Any]:
         """Return the columns that differ: pairs of before and after, or for a new row its values without empty ones."""
         before = self.before
         after = self.after
+        if self.moves:
+            return {}
         if before is not None and after is not None:
             pairs = {name: [before.columns.get(name), value] for name, value in after.columns.items()}
             changed = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
@@ -84,6 +99,8 @@ class RowDifference:
 
     def inlines(self) -> dict[str, list[dict[str, Any]]]:
         """Return the inline rows that differ, by the name of the inline."""
+        if self.moves:
+            return {}
         names = dict.fromkeys(
             [*(self.before.inlines if self.before else ()), *(self.after.inlines if self.after else ())]
         )
@@ -106,10 +123,12 @@ class RowDifference:
         wire: dict[str, Any] = {**key, "label": self.row.label, "columns": self.columns()}
         if inlines := self.inlines():
             wire["inlines"] = inlines
+        if self.note:
+            wire["note"] = self.note
         return wire
 
     def __bool__(self) -> bool:
-        return self.kind != "changed" or bool(self.columns() or self.inlines())
+        return self.kind != "changed" or self.moves or bool(self.columns() or self.inlines())
 
 
 def _inline_differences(
@@ -220,6 +239,8 @@ def _changes(rows: Sequence[RowDifference], told: Telling) -> Iterator[str]:
             columns.setdefault(name, []).append(pair)
         for name in row.inlines():
             columns.setdefault(name, [])
+        if row.note:
+            columns.setdefault(row.note, [])
     for number, (name, pairs) in enumerate(columns.items()):
         if number == MAX_COLUMNS:
             yield f"{len(columns) - MAX_COLUMNS} more columns"

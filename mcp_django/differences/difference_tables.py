@@ -67,7 +67,10 @@ def _rows(kind: str, rows: Sequence[Any], opts: Any) -> Iterator[TableRow]:
         if kind == "deleted":
             yield TableRow(kind, str(row[1]), ())
             continue
-        yield TableRow(kind, str(row["label"]), list(_cells(row["columns"], kind, opts)))
+        cells = list(_cells(row["columns"], kind, opts))
+        if note := row.get("note"):
+            cells.append(TableCell(note, NOTHING, NOTHING))
+        yield TableRow(kind, str(row["label"]), cells)
         for inline, items in row.get("inlines", {}).items():
             for item in items:
                 of_item = next(name for name in KINDS if name in item)

@@ -219,6 +219,8 @@ class DifferingRows:
         for place in dict.fromkeys([*before.rows, *after.rows]):
             model, text = place
             row = RowDifference(model, before.rows.get(place), after.rows.get(place), named.get(place, ()))
+            is_one_sided = row.before is None or row.after is None
+            row.moves = is_one_sided and self.kinds.get(model, {}).get(text) == "changed"
             row.is_new_key = row.kind == "added" and _is_made(model, row.named)
             if row:
                 rows.append(row)

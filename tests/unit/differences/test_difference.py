@@ -244,3 +244,14 @@ def test_the_sentence_says_what_a_write_does(request_, sentence):
     shown = call(tool, request_, dry_run=True, **arguments)
     assert shown["summary"] == sentence
     assert len(sentence) <= Difference.MAX_SENTENCE
+
+
+def test_a_row_that_leaves_the_caller_s_sight_is_not_deleted(request_, monkeypatch):
+    exposure = request_.mcp.site.exposures[Book]
+    monkeypatch.setattr(type(exposure), "get_queryset", lambda self, request: self.model.objects.exclude(pages=1))
+    shown = call(UPDATE, request_, dry_run=True, **book(isbn="A1"), values={"pages": 1, "title": "Gone"})
+    assert shown["summary"] == "book Dune: no longer visible to you"
+    assert shown["counts"] == {"testapp.book": {"changed": 1}}
+    [row] = shown["changed"]["testapp.book"]
+    # Nothing is told of the row as it would be then, which the caller could not read.
+    assert row == {"pk": pk(Book, isbn="A1"), "label": "Dune", "columns": {}, "note": "no longer visible to you"}
