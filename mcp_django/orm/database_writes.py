@@ -22,6 +22,7 @@ from ..context.databases import engine_without_undo
 from ..context.questions import Answers
 from ..context.request import MCPRequest
 from ..exceptions import Cancelled, NotFound, NotPermitted, ToolError
+from ..runtime.missing_migrations import MissingTables
 from .query_limits import write_transaction
 
 logger = logging.getLogger("mcp_django.tools")
@@ -114,6 +115,9 @@ def refusals(
             raise ToolError(f"{outcome}: {text or 'the values break a constraint of the database.'}") from None
         if _is_unwritable(error):
             raise ToolError(UNWRITABLE) from None
+        if MissingTables(error):
+            # Not a busy database: to repeat the call does not help.
+            raise
         trouble = Trouble.of(error)
         # A number says what it is.
         if trouble is None and (not isinstance(error, OperationalError) or isinstance(code_of(error), int)):

@@ -93,6 +93,10 @@ class MissingTables:
     def __init__(self, error: BaseException) -> None:
         self.error = error
 
+    def __bool__(self) -> bool:
+        """Return whether the exception says that a table or column does not exist."""
+        return any(map(_is_of_table, _with_causes(self.error)))
+
     def are_needed(self) -> bool:
         """Return whether calls need one of the tables."""
         return not _apps_named(self.error).isdisjoint(self.APPS)

@@ -27,6 +27,7 @@ from ...protocol.errors import InvalidParams, ProtocolError
 from ...protocol.headers import ParamHeader
 from ...protocol.messages import encode
 from ...protocol.versions import Revisions
+from ...runtime.missing_migrations import MissingTables
 from ...tools.base import Tool
 from ...tools.function_tools import FunctionTool
 from ...tools.refused_calls import RefusedCall
@@ -34,6 +35,11 @@ from ..idempotency_keys import ARGUMENT, Once, take_key
 from ..person_requests import ConsentedCall, PersonRequest
 from .handler_interface import Later, log_failure
 
+# What is told of a server whose new tables are not there yet, with the id of the error.
+UNMIGRATED: Final = (
+    "The tool failed: tables of this server are missing. Tell the operator to run "
+    f"{MissingTables.REMEDY}, with the error id {{}}."
+)
 # Minimum similarity, from 0 to 1, of the tools suggested for an unknown name, and maximum characters compared.
 NEAR: Final = 0.85
 # Minimum similarity of tools that are only listed, and how many are.
@@ -250,6 +256,8 @@ class ToolCall:
                     text = f"Nothing was read: {trouble.cause}. {trouble.advice}"
                 elif trouble is not None:
                     text = f"The tool failed: {trouble.cause}. Look at the data before you repeat the call."
+                elif MissingTables(error).are_needed():
+                    text = UNMIGRATED.format(identifier)
                 else:
                     text = f"The tool failed. Tell the operator the error id {identifier}."
         return ToolResult.of_error(ToolError(text)).to_wire()

@@ -12,9 +12,11 @@ from django.test import Client
 from django.urls import reverse
 
 from mcp_django.console.console_pages import PAGES
+from mcp_django.models import Change
 from mcp_django.runtime import missing_migrations
 from mcp_django.runtime.missing_migrations import MissingTables, not_migrated
-from tests.factories import make_superuser
+from mcp_django.testing import MCPClient
+from tests.factories import make_author, make_superuser
 
 pytestmark = pytest.mark.django_db
 OURS = ("mcp_django",)
@@ -48,6 +50,11 @@ def drop(*labels):
             for model in apps.get_app_config(label).get_models(include_auto_created=True):
                 if model._meta.managed and not model._meta.proxy:
                     cursor.execute(f"DROP TABLE IF EXISTS {connection.ops.quote_name(model._meta.db_table)}")
+
+
+def drop_table(model):
+    with connection.cursor() as cursor:
+        cursor.execute(f"DROP TABLE {connection.ops.quote_name(model._meta.db_table)}")
 
 
 def browser():
@@ -175,3 +182,26 @@ def test_the_codes_of_other_databases_are_known(state):
 def test_with_every_migration_applied_there_is_nothing_to_name():
     assert not_migrated(MissingTables.APPS) == ""
     assert MissingTables(OperationalError("no such table: mcp_django_switch")).migrations() == ""
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("update_record", {"model": "testapp.author", "values": {"name": "Ida"}}),
+        ("query_records", {"model": "mcp.change"}),
+        ("undo_change", {"change": 1}),
+    ],
+)
+def test_calls_that_need_a_new_table_say_so_and_not_that_the_database_is_busy(tool, arguments):
+    author = make_author("Ada")
+    client = MCPClient(make_superuser())
+    if tool == "update_record":
+        arguments = {**arguments, "pk": author.pk}
+    drop_table(Change)
+    told = client.call(tool, **arguments)
+    assert told.is_error
+    assert "tables of this server are missing" in told.text
+    assert "manage.py migrate" in told.text
+    assert "mcp_django_change" not in told.text
+    author.refresh_from_db()
+    assert author.name == "Ada"
