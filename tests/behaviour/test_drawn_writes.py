@@ -160,7 +160,10 @@ class DrawnWrite:
                 continue
             keys: set[str] = set()
             for one in family:
-                keys |= differing_keys(self.before[one._meta.db_table], after[one._meta.db_table])
+                before = self.before[one._meta.db_table]
+                changed = differing_keys(before, after[one._meta.db_table])
+                # Rows that the manager hides are among the others.
+                keys |= {key for key in changed if before.get(key, {}).get("deleted") is None}
             # A row is changed, too, if its links or the rows of its inlines are; a row that is written as one of a
             # parent model and as one of the child counts for both.
             has_parts = len({one for one in self.shown["counts"] if one in LABELS and root_of(LABELS[one]) == root}) > 1
@@ -356,11 +359,11 @@ def row_of(model: Any, key: Key) -> Any:
 
 
 def texts_of(model: type[Model]) -> list[str]:
-    """Return the columns of a table that hold any text."""
+    """Return the columns of a table that hold any text, and to which no other table refers."""
     return [
         field.attname
         for field in model._meta.local_concrete_fields
-        if type(field) in (CharField, TextField) and not field.primary_key and not field.choices
+        if type(field) in (CharField, TextField) and not field.unique and not field.choices
     ]
 
 
