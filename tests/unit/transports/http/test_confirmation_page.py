@@ -173,6 +173,7 @@ def test_the_page_says_what_was_asked_for_where_it_does_not_show_each_row(caller
     assert "This changes 25 rows of testapp.book: price = “price*1.05, rounded to 0.10”." in shown
 
 
+@pytest.mark.filterwarnings("ignore:.*:DeprecationWarning", "ignore:.*:PendingDeprecationWarning")
 def test_the_page_shows_what_happens_besides(caller, root, monkeypatch):
     def save_model(self, request, obj, form, change):
         super(type(self), self).save_model(request, obj, form, change)
