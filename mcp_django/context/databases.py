@@ -372,26 +372,21 @@ def _with_lost_dates(read: Callable[[str], Any]) -> Callable[[str], Any]:
     return convert
 
 
-def _keep_lost_dates(connection: Any, **kwargs: Any) -> None:
-    """Set the converters of a new connection of mysqlclient, which has a dictionary of them for itself."""
+def _prepare(connection: Any, **kwargs: Any) -> None:
+    """Note the session of a new connection to MySQL, in its own thread: mysqlclient tells it to no other. Set the
+    converters of mysqlclient, which has a dictionary of them for each connection."""
+    if connection.vendor != "mysql":
+        return
+    connection.mcp_session = connection.connection.thread_id()
     converters = getattr(connection.connection, "converter", None)
-    if connection.vendor != "mysql" or converters is None:
+    if converters is None:
         return
     for kind in _DATES:
         if callable(converters.get(kind)):
             converters[kind] = _with_lost_dates(converters[kind])
 
 
-connection_created.connect(_keep_lost_dates)
-
-
-def _note_session(connection: Any, **kwargs: Any) -> None:
-    """Note the session of a new connection to MySQL, in its own thread: mysqlclient tells it to no other."""
-    if connection.vendor == "mysql":
-        connection.mcp_session = connection.connection.thread_id()
-
-
-connection_created.connect(_note_session)
+connection_created.connect(_prepare)
 
 
 def stop_query(connection: Any, timeout: float) -> None:
