@@ -50,6 +50,17 @@ UNFIT: Final = re.compile("[\0\ud800-\udfff]")
 ASTRAL: Final = re.compile("[\U00010000-\U0010ffff]")
 REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 
+# Why a change in this state cannot be taken back.
+NOT_DONE: Final[Mapping[str, str]] = {
+    Change.State.WAITING: "It waits for a person's yes.",
+    Change.State.RUNNING: "It is being made.",
+    Change.State.REFUSED: "The user said no, and it was never made.",
+    Change.State.WITHDRAWN: "It was withdrawn, and never made.",
+    Change.State.EXPIRED: "Nobody confirmed it in time, and it was never made.",
+    Change.State.FAILED: "It was not made.",
+    Change.State.UNKNOWN: "It stopped half-way, and nobody knows what it has done.",
+    Change.State.UNDONE: "It was taken back already.",
+}
 NOTHING_KEPT: Final = "This server keeps nothing to take changes back."
 ELSEWHERE: Final = "Its rows are in another database than the server's own tables."
 TOO_LARGE: Final = "It changes more than the server keeps to take changes back."
@@ -94,7 +105,7 @@ class KeptChange:
         if change.cannot_undo:
             return change.cannot_undo
         if change.state != Change.State.DONE:
-            return f"It is {change.state}."
+            return NOT_DONE[change.state]
         if change.expires is None or change.expires <= timezone.now():
             return f"It could be taken back for {settings.UNDO_DAYS} days."
         return ""

@@ -167,7 +167,8 @@ class NamedRows(Write):
                 break
         refused.check()
         written = dict.fromkeys(name for _, _, names in saved for name in sorted(names))
-        self.summary = f"{len(saved)} rows of {self.exposure.label}: {', '.join(written)}"
+        plural = "s" if len(saved) != 1 else ""
+        self.summary = f"{len(saved)} row{plural} of {self.exposure.label}: {', '.join(written)}"
         counted = self._counted(saved)
         self.kept_rows = counted["rows"]
         return {"updated": True, "model": self.exposure.label, **counted, **self.said()}

@@ -291,7 +291,9 @@ class RowSaving(Write):
         row = {"model": self.exposure.label, "pk": result.get("pk"), "label": result.get("label"), kind: told}
         self.kept_rows = [row]
         name = self.exposure.opts.verbose_name
-        self.summary = f"{name} {result.get('label') or result.get('pk')} {kind}: {', '.join(told)}"
+        self.summary = f"{name} {result.get('label') or result.get('pk')} {kind}"
+        if told:
+            self.summary += f": {', '.join(told)}"
 
     def _pairs(self, old: Model, after: Mapping[str, Any]) -> dict[str, Any]:
         """Return the stored columns that differ, as the caller saw them before, and sees them now."""

@@ -13,7 +13,7 @@ from ...differences.client_times import ClientTime, Step, TooManyWrites
 from ...exceptions import ToolError
 from ...scopes import Scope
 from ...transports.local_client import LocalClient
-from ..command_arguments import TableCommand, find_site, find_user
+from ..command_arguments import TableCommand, find_model, find_site, find_user
 
 
 class Command(TableCommand):
@@ -35,12 +35,13 @@ class Command(TableCommand):
         parser.add_argument("--dry-run", action="store_true", help="show it, and change nothing")
         parser.add_argument("--noinput", "--no-input", action="store_false", dest="asks", help="do not ask")
 
-    def handle(self, *args: Any, who: str, client: str, since: str, until: str, **options: Any) -> None:
+    def handle(self, *args: Any, who: str, client: str, since: str, until: str, model: str, **options: Any) -> None:
         begins, ends = _moment("--since", since), _moment("--until", until)
         if begins >= ends:
             raise CommandError("--since is not before --until.")
+        label = find_model(model)._meta.label_lower if model else ""
         request = LocalClient(find_site(options["site"]), find_user(who), [Scope.WRITE]).new_request()
-        writes = ClientTime(request, client, begins, ends, user=options["user"], model=options["model"].lower())
+        writes = ClientTime(request, client, begins, ends, user=options["user"], model=label)
         try:
             plan = writes.plan()
             self._tell(plan)

@@ -6,6 +6,7 @@ import pytest
 
 from mcp_django import ModelExposure
 from mcp_django.differences.difference import Difference
+from mcp_django.models import Change
 from mcp_django.tools.write_tools import CreateRecord, DeleteRecord, UpdateRecord, WriteRecords
 from tests.factories import make_author, make_book, make_superuser
 from tests.inlineapp.models import Invoice, Line, Order, Product, Shipment
@@ -255,3 +256,16 @@ def test_a_row_that_leaves_the_caller_s_sight_is_not_deleted(request_, monkeypat
     [row] = shown["changed"]["testapp.book"]
     # Nothing is told of the row as it would be then, which the caller could not read.
     assert row == {"pk": pk(Book, isbn="A1"), "label": "Dune", "columns": {}, "note": "no longer visible to you"}
+
+
+def test_a_write_after_which_the_caller_sees_nothing_is_summed_up_without_columns(request_, monkeypatch):
+    exposure = request_.mcp.site.exposures[Book]
+    monkeypatch.setattr(type(exposure), "get_queryset", lambda self, request: self.model.objects.exclude(pages=1))
+    number = call(UPDATE, request_, **book(isbn="A1"), values={"pages": 1})["change"]
+    assert Change.objects.get(pk=number).summary == f"book {pk(Book, isbn='A1')} changed"
+
+
+def test_one_row_of_rows_is_summed_up_as_one(request_):
+    rows = [{"isbn": "A1", "price": "6.00"}]
+    number = call(UPDATE, request_, model="testapp.book", by=["isbn"], rows=rows)["change"]
+    assert Change.objects.get(pk=number).summary == "1 row of testapp.book: price"

@@ -135,7 +135,7 @@ def test_a_change_can_be_taken_back_until_it_expires_while_it_is_done(ann: MCPRe
     kept.change.expires = timezone.now()
     assert "30 days" in kept.why_not_undone
     assert kept.claim(State.DONE, State.UNDONE)
-    assert kept.why_not_undone == "It is undone."
+    assert kept.why_not_undone == "It was taken back already."
 
 
 def test_others_have_no_part_in_it(ann: MCPRequest) -> None:
@@ -274,3 +274,9 @@ def test_a_table_of_mysql_says_which_characters_it_has_room_for() -> None:
             assert has_short_characters("default", "mcp_short")
         finally:
             cursor.execute("DROP TABLE mcp_short")
+
+
+def test_each_state_says_why_it_cannot_be_taken_back():
+    told = {KeptChange(Change(state=state)).why_not_undone for state in Change.State if state != Change.State.DONE}
+    assert len(told) == len(Change.State) - 1
+    assert all(text.endswith(".") for text in told)

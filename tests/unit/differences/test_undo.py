@@ -124,7 +124,7 @@ def test_an_undo_is_undoable_itself(root):
     assert rows() == changed
     undo(root, second)
     assert rows() == original
-    assert "It is undone." in refusal(UNDO, root, change=number)
+    assert "It was taken back already." in refusal(UNDO, root, change=number)
 
 
 def test_many_rows_ask(root):
@@ -377,7 +377,7 @@ def test_a_waiting_change_is_withdrawn_without_a_question(root):
     assert call(UNDO, root, change=number, dry_run=True)["withdraws"] is True
     assert call(UNDO, root, change=number)["withdrawn"] is True
     assert Change.objects.get(pk=number).state == "withdrawn"
-    assert "It is withdrawn." in refusal(UNDO, root, change=number)
+    assert "It was withdrawn, and never made." in refusal(UNDO, root, change=number)
 
 
 def test_what_is_too_old_is_refused(root):
@@ -432,7 +432,7 @@ def test_two_undos_at_once_do_it_once():
 
     with ThreadPoolExecutor(4) as pool:
         told = sorted(pool.map(run, range(4)))
-    refused = f"Change {number} cannot be taken back: It is undone. Nothing was changed."
+    refused = f"Change {number} cannot be taken back: It was taken back already. Nothing was changed."
     assert told == [*[refused] * 3, "undone"]
     assert str(Book.objects.get().price) == "5.00"
     assert Change.objects.filter(tool="undo_change").count() == 1

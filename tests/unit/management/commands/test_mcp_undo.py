@@ -177,3 +177,10 @@ def test_what_has_become_of_the_plan_is_checked_again(ada: Any) -> None:
     with pytest.raises(ToolError, match="no longer what was shown"):
         writes.run(plan)
     assert Author.objects.get(pk=author.pk).name == "Zoe"
+
+
+def test_a_misspelt_model_is_told_and_not_taken_for_one_that_nobody_has_written(ada: Any, run: Any) -> None:
+    update(ada, make_book("Dune"), price="6.00")
+    with pytest.raises(CommandError, match=r"no model 'testapp\.bok'.*testapp\.book"):
+        run("--model", "testapp.bok", "--dry-run")
+    assert "Dune" in run("--model", "testapp.Book", "--dry-run")
