@@ -14,7 +14,7 @@ from django.contrib.admin.models import LogEntry
 from django.core import mail
 from django.core.files.storage import default_storage
 from django.db import connection, transaction
-from django.db.models import CharField, Model, ProtectedError, RestrictedError, TextField
+from django.db.models import CharField, ProtectedError, RestrictedError, TextField
 
 from mcp_django.differences.footprints import StoredDifference
 from mcp_django.differences.kept_changes import KeptChange
@@ -358,12 +358,13 @@ def row_of(model: Any, key: Key) -> Any:
     return model._base_manager.get(**values)
 
 
-def texts_of(model: type[Model]) -> list[str]:
+def texts_of(model: Any) -> list[str]:
     """Return the columns of a table that hold any text, and to which no other table refers."""
     return [
         field.attname
         for field in model._meta.local_concrete_fields
-        if type(field) in (CharField, TextField) and not field.unique and not field.choices
+        if type(field) in (CharField, TextField)
+        and not (field.unique or field.choices or field in model._meta.pk_fields)
     ]
 
 
