@@ -11,6 +11,7 @@ from django.contrib.auth.models import Permission
 from django.core.cache import cache
 from django.core.files.base import ContentFile
 from django.core.files.storage import default_storage
+from django.core.mail import send_mail
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
@@ -24,7 +25,11 @@ from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.testapp.models import Author, Book, Loan, Section, Tag
 from tests.tool_calls import call, refusal, request_of, site_with
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [
+    *(pytest.mark.postgresql, pytest.mark.django_db),
+    # Django 6.1 has new ways to send mail, and warns of the others.
+    pytest.mark.filterwarnings("ignore:.*:DeprecationWarning", "ignore:.*:PendingDeprecationWarning"),
+]
 
 CREATE, UPDATE, DELETE, WRITE, UNDO = CreateRecord(), UpdateRecord(), DeleteRecord(), WriteRecords(), UndoChange()
 BOOK = {"model": "testapp.book"}
@@ -165,8 +170,6 @@ def test_hooks_that_write_what_is_hidden_show_nothing_of_it(root: Any) -> None:
 
     class Exposure(VisibleBook):
         def save_model(self, request: Any, obj: Any, form: Any, change: bool) -> None:
-            from django.core.mail import send_mail
-
             obj.price = 77
             obj.save()
             Loan.objects.update(borrower="TOP SECRET")
