@@ -8,7 +8,7 @@ import hashlib
 import logging
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from django.apps import apps
@@ -31,8 +31,12 @@ from django.views.decorators.csrf import csrf_protect
 from ..conf import settings
 from ..context.database_errors import Trouble
 from ..context.language import CallerLanguage
+from ..runtime.missing_migrations import MissingTables
 
 logger = logging.getLogger("mcp_django")
+
+# What a page says of a server whose new tables are not there yet.
+UNMIGRATED: Final = f"The page cannot be shown: tables are missing. The operator has to run {MissingTables.REMEDY}.\n"
 
 # Seconds after which a browser may try again when the database does not answer.
 RETRY_AFTER = 5
@@ -124,7 +128,12 @@ def _way_back(request: HttpRequest) -> tuple[str, str] | None:
 
 
 def _unavailable(error: DatabaseError) -> HttpResponse:
-    """Return the page for a database that is away, busy or full; raise any other error again."""
+    """Return the page for a database that is away, busy, full or without tables; raise any other error again."""
+    missing = MissingTables(error)
+    if missing.are_needed():
+        logger.error("A page was not shown: tables are missing", exc_info=error)
+        missing.log()
+        return HttpResponse(UNMIGRATED, status=503, content_type="text/plain; charset=utf-8")
     trouble = Trouble.of(error)
     if trouble is None:
         raise error

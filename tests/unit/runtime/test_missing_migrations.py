@@ -202,3 +202,11 @@ def test_calls_that_need_a_new_table_say_so_and_not_that_the_database_is_busy(to
     assert "tables of this server are missing" in told.text
     assert "manage.py migrate" in told.text
     assert "mcp_django_change" not in told.text
+
+
+def test_the_page_of_a_confirmation_says_so_too():
+    client = browser()
+    drop_table(Change)
+    answer = client.get("/mcp/confirm/1")
+    assert answer.status_code == 503
+    assert "manage.py migrate" in answer.text
