@@ -16,7 +16,7 @@ from django.utils.translation import gettext as _
 
 from ..context.untrusted_text import plain
 from ..differences.difference_tables import tables_of
-from ..differences.kept_changes import MAX_KEY, KeptChange, owner_of
+from ..differences.kept_changes import KeptChange
 from ..differences.trials import Trial
 from ..differences.undo import OthersChanges, Undo
 from ..differences.write_calls import WriteCall
@@ -45,7 +45,7 @@ INVISIBLE: Final = "You cannot see all models that it wrote."
 def may_take_back(user: Any, change: Change) -> bool:
     """Return whether the user may take back a change, if they have the rights of its rows: it is theirs, or they have
     the permission for those of others."""
-    return change.user == owner_of(user) or bool(user.has_perm(OTHERS))
+    return change.user == KeptChange.owner_of(user) or bool(user.has_perm(OTHERS))
 
 
 def changes_of(home: Home, request: HttpRequest, calls: Iterable[CallEntry]) -> Iterator[dict[str, Any]]:
@@ -114,7 +114,7 @@ def find_change(request: HttpRequest, number: str) -> Change:
     """Return the change of this number; raise ``Http404`` unless the user may take it back."""
     key = int(number) if number.isascii() and number.isdecimal() and len(number) < 20 else 0
     rows = Change.objects.using(router.db_for_write(Change)).defer("shown", "footprint", "kept", "result")
-    change = rows.filter(pk=key).first() if 0 < key <= MAX_KEY else None
+    change = rows.filter(pk=key).first() if 0 < key <= KeptChange.MAX_KEY else None
     if change is None or not may_take_back(request.user, change):
         raise Http404
     return change

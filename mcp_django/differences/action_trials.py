@@ -29,10 +29,10 @@ from .bulk_writes import counted
 from .cascades import TooManyRows
 from .differing_rows import Target
 from .footprints import Footprint, StoredDifference
-from .kept_changes import NOT_RECORDED, TOO_LARGE, Changes, why_not_kept
+from .kept_changes import TOO_LARGE, Changes, KeptChange, why_not_kept
 from .rehearsals import CHANGING, NotRehearsable, name_of, own_tables
 from .statements import Statement, TableName
-from .trials import UNDO_OFF, UNSURE, WILL_ASK, Trial
+from .trials import UNDO_OFF, UNSURE, Trial
 from .writes import Write
 
 CHANGED: Final = "Someone else was changing these rows. Nothing was changed. Repeat the call."
@@ -124,7 +124,7 @@ class ActionTrial(Trial):
     def _run(self) -> None:
         super()._run()
         if self.rehearsal is not None and self.rehearsal.also_written:
-            self.cannot_undo = self.cannot_undo or NOT_RECORDED
+            self.cannot_undo = self.cannot_undo or KeptChange.NOT_RECORDED
 
     def to_wire(self) -> dict[str, Any]:
         wire = super().to_wire()
@@ -241,7 +241,7 @@ class TriableActionCall(ActionCall):
         about = {"action": self.action.name, "model": self.exposure.label, "rows": len(run.keys)}
         wire = {"dry_run": True, **about, **trial.to_wire()}
         if run.call.confirms:
-            wire["next"] = WILL_ASK
+            wire["next"] = Trial.WILL_ASK
         return ToolResult(structured=wire)
 
     # Asking
@@ -311,7 +311,7 @@ class TriableActionCall(ActionCall):
         stored = self.footprint.after() if not self.cannot_undo else StoredDifference(self.using, {})
         reason = self.cannot_undo
         if not self.written.are_all_in(self.footprint):
-            reason = reason or NOT_RECORDED
+            reason = reason or KeptChange.NOT_RECORDED
         if self.footprint.unsure:
             reason = reason or UNSURE
         if consent is None and not stored and not reason:

@@ -50,6 +50,7 @@ class ClientTime:
     """
 
     MAX_ROWS: ClassVar = 5_000
+    TooMany: ClassVar = TooManyWrites
 
     def __init__(
         self, request: MCPRequest, client_id: str, since: datetime, until: datetime, *, user: str = "", model: str = ""

@@ -126,8 +126,8 @@ class Record:
 class Erasure:
     """Erases one record from what was kept of changes."""
 
-    def __init__(self, record: Record) -> None:
-        self.record = record
+    def __init__(self, model: type[Model], pk: Any, texts: Collection[str] = ()) -> None:
+        self.record = Record(model, pk, texts)
         self.using = router.db_for_write(Change)
         # The number of changes with contents that no known key opens.
         self.unopened = 0

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import orjson
 from django.contrib.auth import get_user_model
@@ -37,8 +37,6 @@ REPEATED_FOR: Final = 24 * 3600
 RUNS_FOR: Final = 24 * 3600
 # Maximum number of rows that one statement deletes; more only if they have the same time.
 DELETED_AT_ONCE: Final = 1_000
-# Maximum key of a row, in all databases.
-MAX_KEY: Final = 2**63 - 1
 # Maximum characters of the columns with texts.
 LENGTHS: Final = {
     field.attname: field.max_length for field in Change._meta.local_concrete_fields if field.max_length is not None
@@ -64,15 +62,57 @@ NOT_DONE: Final[Mapping[str, str]] = {
 NOTHING_KEPT: Final = "This server keeps nothing to take changes back."
 ELSEWHERE: Final = "Its rows are in another database than the server's own tables."
 TOO_LARGE: Final = "It changes more than the server keeps to take changes back."
-NOT_RECORDED: Final = "What it did was not recorded row by row."
 ERASED: Final = "Values of it were erased."
 
 
 class KeptChange:
     """One row of what was kept, and its sealed contents; :class:`Changes` finds it for a caller."""
 
+    # Maximum key of a row, in all databases.
+    MAX_KEY: ClassVar = 2**63 - 1
+    # Why a change cannot be taken back whose footprint nobody knows.
+    NOT_RECORDED: ClassVar = "What it did was not recorded row by row."
+
     def __init__(self, change: Change) -> None:
         self.change = change
+
+    @staticmethod
+    def owner_of(user: Any) -> str:
+        """Return whose changes a user's are, as text: the primary key, as in the log of calls; "" for nobody.
+
+        A user of another model than the project's, whom an authentication class of its own has found, has its label
+        too.
+        """
+        if not isinstance(user, Model) or user.pk is None:
+            return ""
+        if isinstance(user, get_user_model()):
+            return str(user.pk)[: LENGTHS["user"]]
+        return f"{user._meta.label_lower}:{user.pk}"[: LENGTHS["user"]]
+
+    @staticmethod
+    def clear_expired() -> int:
+        """Delete the changes that are too old, the oldest first, and return their number. Those that waited too long end.
+
+        Each batch is a transaction of its own.
+        """
+        now = timezone.now()
+        rows = Change.objects.using(router.db_for_write(Change))
+        rows.filter(state=Change.State.WAITING.value, expires__lt=now).update(
+            state=Change.State.EXPIRED.value, kept=b""
+        )
+        running = Q(time__lt=now - timedelta(seconds=RUNS_FOR)) & (
+            Q(decided=None) | Q(decided__lt=now - timedelta(days=1))
+        )
+        rows.filter(running, state=Change.State.RUNNING.value).update(state=Change.State.UNKNOWN.value, kept=b"")
+        deleted = 0
+        while True:
+            old = expired_changes()
+            last = list(old.order_by("time").values_list("time", flat=True)[DELETED_AT_ONCE - 1 : DELETED_AT_ONCE])
+            batch = old.filter(time__lte=last[0]) if last else old
+            # Without Django's collector: no rows depend on these, and there are no receivers.
+            deleted += batch._raw_delete(rows.db)
+            if not last:
+                return deleted
 
     @property
     def shown(self) -> Any:
@@ -202,7 +242,7 @@ class Changes:
         mcp = request.mcp
         user: Any = request.user
         return {
-            "user": owner_of(user),
+            "user": KeptChange.owner_of(user),
             "username": getattr(user, "get_username", str)(),
             "client_id": mcp.client_id,
             "client_name": mcp.client.name,
@@ -217,7 +257,7 @@ class Changes:
     def rows(self) -> QuerySet[Change]:
         """The caller's own changes, without their contents."""
         mcp = self.request.mcp
-        owner = owner_of(self.request.user)
+        owner = KeptChange.owner_of(self.request.user)
         if not owner:
             return Change.objects.none()
         where = Q(user=owner, **fitting({"site": mcp.site.name, "resource": mcp.resource}, self.using))
@@ -232,7 +272,7 @@ class Changes:
         """
         text = str(pk)
         number = int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else 0
-        if isinstance(pk, bool) or not 0 < number <= MAX_KEY:
+        if isinstance(pk, bool) or not 0 < number <= KeptChange.MAX_KEY:
             raise NotFound
         rows = self.rows.select_for_update() if lock else self.rows
         change = rows.filter(pk=number).first()
@@ -249,7 +289,14 @@ class Changes:
     def digest(self, tool: str, arguments: Mapping[str, Any]) -> str:
         """Return what a call is: the digest of user, client, endpoint, tool and arguments."""
         mcp = self.request.mcp
-        named = [owner_of(self.request.user), mcp.client_id, mcp.site.name, mcp.resource, tool, dict(arguments)]
+        named = [
+            KeptChange.owner_of(self.request.user),
+            mcp.client_id,
+            mcp.site.name,
+            mcp.resource,
+            tool,
+            dict(arguments),
+        ]
         text = json.dumps(named, sort_keys=True, separators=(",", ":"), default=str)
         return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
@@ -267,39 +314,6 @@ def expired_changes() -> QuerySet[Change]:
     """Return the changes that are older than ``UNDO_DAYS``; where that is 0, results are kept for a day."""
     horizon = timezone.now() - timedelta(days=max(1, settings.UNDO_DAYS))
     return Change.objects.using(router.db_for_write(Change)).filter(time__lt=horizon)
-
-
-def clear_expired() -> int:
-    """Delete the changes that are too old, the oldest first, and return their number; end those that waited too long.
-
-    Each batch is a transaction of its own.
-    """
-    now = timezone.now()
-    rows = Change.objects.using(router.db_for_write(Change))
-    rows.filter(state=Change.State.WAITING.value, expires__lt=now).update(state=Change.State.EXPIRED.value, kept=b"")
-    running = Q(time__lt=now - timedelta(seconds=RUNS_FOR)) & (Q(decided=None) | Q(decided__lt=now - timedelta(days=1)))
-    rows.filter(running, state=Change.State.RUNNING.value).update(state=Change.State.UNKNOWN.value, kept=b"")
-    deleted = 0
-    while True:
-        old = expired_changes()
-        last = list(old.order_by("time").values_list("time", flat=True)[DELETED_AT_ONCE - 1 : DELETED_AT_ONCE])
-        batch = old.filter(time__lte=last[0]) if last else old
-        # Without Django's collector: no rows depend on these, and there are no receivers.
-        deleted += batch._raw_delete(rows.db)
-        if not last:
-            return deleted
-
-
-def owner_of(user: Any) -> str:
-    """Return whose changes a user's are, as text: the primary key, as in the log of calls; "" for nobody.
-
-    A user of another model than the project's, whom an authentication class of its own has found, has its label too.
-    """
-    if not isinstance(user, Model) or user.pk is None:
-        return ""
-    if isinstance(user, get_user_model()):
-        return str(user.pk)[: LENGTHS["user"]]
-    return f"{user._meta.label_lower}:{user.pk}"[: LENGTHS["user"]]
 
 
 def why_not_kept(using: str, size: int = 0) -> str:
@@ -320,7 +334,7 @@ def _done(using: str, footprint: bytes, cannot_undo: str) -> dict[str, Any]:
     """Return the columns that say whether a change that was done can be taken back, with its footprint if it can."""
     why_not = cannot_undo or why_not_kept(using, len(footprint))
     if not footprint and not why_not:
-        why_not = NOT_RECORDED
+        why_not = KeptChange.NOT_RECORDED
     if why_not:
         return {"cannot_undo": why_not[: LENGTHS["cannot_undo"]], "footprint": b"", "expires": None}
     expires = timezone.now() + timedelta(days=settings.UNDO_DAYS)

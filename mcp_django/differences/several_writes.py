@@ -133,13 +133,20 @@ class SeveralWrites(Write):
             try:
                 results.append(self._perform(step, refs, footprint))
             except ToolError as error:
-                tell_place(error, number, len(self.steps))
+                self.tell_place(error, number, len(self.steps))
                 raise
             self.request.mcp.progress(number, len(self.steps))
         self.asks = self.asks or len(self.targets) > self.MAX_UNASKED
         self.summary = "; ".join(write.summary for write in self.writes)
         self.kept_rows = [row for write in self.writes for row in write.kept_rows]
         return {"written": len(results), "results": results}
+
+    @staticmethod
+    def tell_place(error: ToolError, number: int, count: int) -> None:
+        """Say in an error which of the writes it is about, and let it repair only that one."""
+        error.message = f"Write {number} of {count}: {error.message}"
+        if error.repair is not None:
+            error.repair = error.repair.within(WRITES, number - 1)
 
     def _perform(self, step: Step, refs: dict[str, Model], footprint: Footprint) -> dict[str, Any]:
         write = step.make(_resolved(step, refs))
@@ -160,13 +167,6 @@ class SeveralWrites(Write):
                 raise ToolError(f"{NOT_SAVED} the project has stored no row that {step.ref!r} could name.")
             refs[step.ref] = row
         return result
-
-
-def tell_place(error: ToolError, number: int, count: int) -> None:
-    """Say in an error which of the writes it is about, and let it repair only that one."""
-    error.message = f"Write {number} of {count}: {error.message}"
-    if error.repair is not None:
-        error.repair = error.repair.within(WRITES, number - 1)
 
 
 def _resolved(step: Step, refs: Mapping[str, Model]) -> Mapping[str, Any]:

@@ -1,7 +1,7 @@
 """Trials: a write is tried, by running it and rolling it back, and what it would do is told."""
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from django.db import router
 from django.utils import timezone
@@ -24,7 +24,6 @@ UNSURE: Final = "A hook of the project may have moved rows that were there befor
 HOOKS_UNTRIED: Final = "hooks of the project"
 FILES_UNTRIED: Final = "files ({})"
 KEYS_UNTRIED: Final = "foreign keys of {}"
-WILL_ASK: Final = "The call itself will ask for confirmation."
 UNTRIABLE: Final = "What this changes is too much to show row by row. Nothing was changed. Narrow it down."
 
 
@@ -54,6 +53,9 @@ class Trial:
     as they were before it, ``digest`` is that of these rows, and ``confirmation`` is bound to them. ``result`` is what
     the call would return, and ``cannot_undo`` why it could not be taken back, "" if it could.
     """
+
+    # What is said of a call that asks, though its trial did not.
+    WILL_ASK: ClassVar = "The call itself will ask for confirmation."
 
     difference: Difference
     stored: StoredDifference

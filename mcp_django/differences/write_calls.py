@@ -19,7 +19,7 @@ from ..orm.tool_arguments import Arguments
 from .cascades import TooManyRows
 from .footprints import Footprint, StoredDifference
 from .kept_changes import TOO_LARGE, Changes, why_not_kept
-from .trials import UNDO_OFF, UNSURE, WILL_ASK, Trial
+from .trials import UNDO_OFF, UNSURE, Trial
 from .writes import Write
 
 
@@ -141,7 +141,7 @@ class WriteCall:
         record.rows_changed = written + trial.difference.total
         wire = {"dry_run": True, **trial.to_wire(), "version": trial.pin}
         if trial.write.asks:
-            wire["next"] = WILL_ASK
+            wire["next"] = Trial.WILL_ASK
         return ToolResult(structured=wire)
 
     # Keeping

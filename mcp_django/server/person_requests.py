@@ -23,7 +23,7 @@ from ..context.person_consent import PersonNeeded
 from ..context.questions import Question
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
-from ..differences.kept_changes import NOT_RECORDED, Changes, KeptChange
+from ..differences.kept_changes import Changes, KeptChange
 from ..exceptions import Declined, InputRequired, ToolError
 from ..models import Change
 from ..oauth.stored_tokens import family_of
@@ -118,7 +118,7 @@ class PersonRequest:
             tool=self.tool.name,
             labels=columns.pop("labels", ()),
             rows=columns.pop("rows", 0),
-            cannot_undo=columns.pop("cannot_undo", NOT_RECORDED),
+            cannot_undo=columns.pop("cannot_undo", KeptChange.NOT_RECORDED),
             state=State.WAITING,
             shown={"message": preview.message, **preview.shown},
             kept=self._kept(digest, arguments),

@@ -167,13 +167,13 @@ class FunctionTool(AskingTool):
         """
         # Imported here, because few tools can be tried.
         from ..differences.function_trials import try_function
-        from ..differences.trials import WILL_ASK
+        from ..differences.trials import Trial
 
         wire, failed = try_function(request, partial(self._run_unasked, request, arguments))
         request.mcp.record.settle("tried")
         request.mcp.record.rows_changed += 1
         if self.confirms:
-            wire["next"] = WILL_ASK
+            wire["next"] = Trial.WILL_ASK
         return self.bounded(ToolResult(structured=wire, is_error=failed))
 
     def _run_unasked(self, request: MCPRequest, arguments: Mapping[str, Any]) -> ToolResult:

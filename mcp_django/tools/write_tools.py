@@ -17,7 +17,7 @@ from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..differences.bulk_writes import BulkDeletion, BulkUpdate
 from ..differences.named_rows import NamedRows
-from ..differences.several_writes import SeveralWrites, Step, tell_place
+from ..differences.several_writes import SeveralWrites, Step
 from ..differences.write_calls import WriteCall
 from ..differences.writes import RowCreation, RowDeletion, RowUpdate, Write
 from ..emulation.picked_rows import Selection
@@ -304,7 +304,7 @@ class WriteRecords(WriteTool):
             try:
                 step = self._step(request, json_or_text(item))
             except ToolError as error:
-                tell_place(error, number, len(writes))
+                SeveralWrites.tell_place(error, number, len(writes))
                 raise
             if step.ref and step.ref in refs:
                 raise ToolError(f"Two writes have the ref {step.ref!r}. Nothing was changed.")

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ...differences.kept_changes import clear_expired
+from ...differences.kept_changes import KeptChange
 from ...emulation.uploads import Upload
 from ...server.idempotency_keys import Once
 from ...server.sessions import ClientSession
@@ -20,7 +20,7 @@ class Command(TableCommand):
         sessions = ClientSession.clear_expired()
         calls = Once.clear_expired()
         uploads = Upload.clear()
-        changes = clear_expired()
+        changes = KeptChange.clear_expired()
         self.stdout.write(f"Deleted {sessions} sessions, {streams} streams, {calls} calls and {uploads} uploads.")
         if changes:
             self.stdout.write(f"Deleted {changes} changes: they can no longer be taken back.")

@@ -7,7 +7,7 @@ from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError, CommandParser
 from django.db.models import Model
 
-from ...differences.erased_values import Erasure, Record
+from ...differences.erased_values import Erasure
 from ..command_arguments import TableCommand, find_model
 
 
@@ -29,10 +29,9 @@ class Command(TableCommand):
         if not all(part.strip() for part in text):
             raise CommandError("--text is empty: it would be found everywhere.")
         try:
-            record = Record(found, _key(found, pk), text)
+            erasure = Erasure(found, _key(found, pk), text)
         except (ValueError, ValidationError):
             raise CommandError(f"{pk!r} cannot be a primary key of {found._meta.label_lower}.") from None
-        erasure = Erasure(record)
         if dry_run:
             self.stdout.write(f"Would erase the contents of {len(list(erasure.found()))} changes.")
         else:

@@ -9,7 +9,7 @@ from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
 from ...context.untrusted_text import plain
-from ...differences.client_times import ClientTime, Step, TooManyWrites
+from ...differences.client_times import ClientTime, Step
 from ...exceptions import ToolError
 from ...scopes import Scope
 from ...transports.local_client import LocalClient
@@ -51,7 +51,7 @@ class Command(TableCommand):
                     raise CommandError("Nothing was changed.")
                 writes.run(plan)
                 self.stdout.write(f"Taken back: {_counted(len(ready))}.")
-        except TooManyWrites as error:
+        except ClientTime.TooMany as error:
             raise CommandError(
                 f"The client wrote {error.rows} rows in this time, and {writes.MAX_ROWS} is the most at once. Give a "
                 "shorter time, a --user or a --model."

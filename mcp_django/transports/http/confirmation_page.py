@@ -18,7 +18,7 @@ from django.views.generic import TemplateView
 
 from ...context.untrusted_text import plain
 from ...differences.difference_tables import in_words, tables_of
-from ...differences.kept_changes import MAX_KEY, KeptChange, owner_of
+from ...differences.kept_changes import KeptChange
 from ...models import Change
 from ...oauth.page_frame import PageMixin
 from ...oauth.resource_urls import resource_url, same_resource
@@ -82,9 +82,9 @@ class ConfirmationView(PageMixin, LoginRequiredMixin, TemplateView):
     def _kept(self) -> KeptChange:
         """Return the request of this page; raise ``Http404`` unless it is one of this user at this endpoint."""
         number = int(self.kwargs["number"])
-        owner = owner_of(self.request.user)
+        owner = KeptChange.owner_of(self.request.user)
         rows = Change.objects.using(router.db_for_write(Change)).filter(user=owner, site=self.site.name, digest__gt="")
-        change = rows.filter(pk=number).first() if owner and number <= MAX_KEY else None
+        change = rows.filter(pk=number).first() if owner and number <= KeptChange.MAX_KEY else None
         endpoint = resource_url(self.request, self.request.path_info.rpartition(f"/{PAGE}/")[0])
         if change is None or not same_resource(change.resource, endpoint):
             raise Http404

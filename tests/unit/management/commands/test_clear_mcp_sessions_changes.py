@@ -42,7 +42,7 @@ def test_many_are_deleted_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     for age in range(40, 48):
         make_change(days=age)
     new = make_change()
-    assert kept_changes.clear_expired() == 8
+    assert kept_changes.KeptChange.clear_expired() == 8
     assert list(Change.objects.all()) == [new]
 
 
