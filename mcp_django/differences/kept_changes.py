@@ -91,7 +91,7 @@ class KeptChange:
 
     @staticmethod
     def clear_expired() -> int:
-        """Delete the changes that are too old, the oldest first, and return their number. Those that waited too long end.
+        """Delete the changes that are too old, the oldest first, and return their number; end those that wait too long.
 
         Each batch is a transaction of its own.
         """
