@@ -161,7 +161,7 @@ class KeptChange:
         if to not in OPEN:
             stored["kept"] = b""
         if "footprint" in values:
-            stored |= _done(self.change.using, values["footprint"], values.get("cannot_undo", ""))
+            stored |= _done(timezone.now(), self.change.using, values["footprint"], values.get("cannot_undo", ""))
         rows = Change.objects.using(router.db_for_write(Change)).filter(pk=self.change.pk, state=state.value)
         if not rows.update(**stored):
             return False
@@ -208,11 +208,12 @@ class Changes:
         was done, as JSON: it is kept unless there is a reason in ``cannot_undo`` or :func:`why_not_kept` has one.
         ``expires`` is until when a waiting change can be decided.
         """
-        done = _done(using, footprint, cannot_undo) if state is Change.State.DONE else {}
+        now = timezone.now()
+        done = _done(now, using, footprint, cannot_undo) if state is Change.State.DONE else {}
         names = list(dict.fromkeys(labels))
         values: dict[str, Any] = {
             "state": state.value,
-            "time": timezone.now(),
+            "time": now,
             "expires": expires,
             "tool": tool,
             "model": names[0] if names else "",
@@ -330,14 +331,14 @@ def why_not_kept(using: str, size: int = 0) -> str:
     return ""
 
 
-def _done(using: str, footprint: bytes, cannot_undo: str) -> dict[str, Any]:
-    """Return the columns that say whether a change that was done can be taken back, with its footprint if it can."""
+def _done(now: datetime, using: str, footprint: bytes, cannot_undo: str) -> dict[str, Any]:
+    """Return the columns that say whether a change that is done now can be taken back, with its footprint if it can."""
     why_not = cannot_undo or why_not_kept(using, len(footprint))
     if not footprint and not why_not:
         why_not = KeptChange.NOT_RECORDED
     if why_not:
         return {"cannot_undo": why_not[: LENGTHS["cannot_undo"]], "footprint": b"", "expires": None}
-    expires = timezone.now() + timedelta(days=settings.UNDO_DAYS)
+    expires = now + timedelta(days=settings.UNDO_DAYS)
     return {"cannot_undo": "", "footprint": sealed("footprint", footprint), "expires": expires}
 
 

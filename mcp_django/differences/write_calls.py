@@ -17,7 +17,7 @@ from ..context.tool_results import ToolResult
 from ..orm.database_writes import one_transaction
 from ..orm.tool_arguments import Arguments
 from .cascades import TooManyRows
-from .footprints import Footprint, StoredDifference
+from .footprints import Footprint
 from .kept_changes import TOO_LARGE, Changes, why_not_kept
 from .trials import UNDO_OFF, UNSURE, Trial
 from .writes import Write
@@ -75,8 +75,9 @@ class WriteCall:
         self.write = make()
         self.request = self.write.request
         self.using = router.db_for_write(self.write.exposure.model)
-        self.cannot_undo = "" if self.write.keeps_undo else UNDO_OFF
-        self.cannot_undo = self.cannot_undo or why_not_kept(self.using)
+        why_not = why_not_kept(self.using)
+        self.is_kept = not why_not
+        self.cannot_undo = why_not if self.write.keeps_undo else UNDO_OFF
 
     def run(self) -> ToolResult:
         """Make the write, try it, or ask first; return its result, or what is to be confirmed."""
@@ -150,11 +151,11 @@ class WriteCall:
         """Keep what the write has done, and return the number by which it is found."""
         write = self.write
         consent = self.request.mcp.consent
-        changes = Changes(self.request)
-        if consent is None and (not settings.UNDO_DAYS or self.using != changes.using):
+        if consent is None and not self.is_kept:
             return {}
-        stored = write.outcome(footprint) if not self.cannot_undo else StoredDifference(self.using, {})
-        if consent is None and not stored and not self.cannot_undo:
+        stored = write.outcome(footprint) if not self.cannot_undo else None
+        has_written = bool(stored)
+        if consent is None and not has_written and not self.cannot_undo:
             return {}
         if footprint.unsure:
             self.cannot_undo = self.cannot_undo or UNSURE
@@ -162,12 +163,13 @@ class WriteCall:
             "rows": len(write.targets),
             "summary": write.summary,
             "shown": write.kept_rows,
-            "footprint": stored.to_json() if stored else b"",
+            "footprint": stored.to_json() if stored is not None and has_written else b"",
             "cannot_undo": self.cannot_undo,
         }
         if consent is not None:
             # The request for the person's yes becomes the change.
             consent.done.update(done, undoes_id=write.undoes.pk if write.undoes is not None else None)
             return {"change": consent.change}
+        changes = Changes(self.request)
         kept = changes.keep(using=self.using, tool=write.tool, labels=write.labels, undoes=write.undoes, **done)
         return {"change": kept.change.pk}

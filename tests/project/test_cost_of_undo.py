@@ -58,8 +58,7 @@ def test_keeping_an_update_of_one_row_costs_a_tenth_of_a_call() -> None:
         assert not client.call("update_record", model="testapp.author", pk=author.pk, values=values).is_error
 
     kept, bare = both(update)
-    # Of a call over the endpoint's own road, which makes more calls of Python than that of the test client.
-    assert kept - bare <= 350, (kept, bare)
+    assert kept <= 1.1 * bare, (kept, bare)
 
 
 def test_keeping_an_update_of_many_rows_costs_less_than_a_quarter_of_it() -> None:
