@@ -193,7 +193,7 @@ def test_pages_promise_what_calls_do() -> None:
     assert "Deletions and other destructive actions have to be confirmed each time." in consent
     readme = " ".join((ROOT / "README.md").read_text().split())
     assert (
-        "**Destructive calls ask for confirmation**: deletions, changes of several rows, and whatever nobody "
+        "**Destructive calls ask for confirmation**: deletions, changes of many rows, and whatever nobody "
         "has declared harmless."
     ) in readme
 

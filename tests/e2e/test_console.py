@@ -58,7 +58,7 @@ print("call", CallEntry.objects.get(call_id=records[0].id.hex).pk)
 """
 PAGES = {
     "overview": ("overview/", "Calls by outcome"),
-    "calls": ("", "Calls found: 600"),
+    "calls": ("", "Calls found: 602"),
     "refused": ("?q=refused", "missing scope"),
     "call": ("{call}/change/", "Where the time went"),
     "conversations": ("conversations/", "Calls of one session"),
