@@ -16,10 +16,11 @@ pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.skipif(connection.vendor != "postgresql", reason="the proxy reads PostgreSQL's protocol"),
 ]
-# The token, the row and its lock, the row, the history, the row as it is now, the rows of its inline, and lock_timeout.
-STATEMENTS = 7
+# The token, the row and its lock, the row, the history, the row as it is now, the rows of its inline, and lock_timeout;
+# and to take it back, the row before and after, and what is kept.
+STATEMENTS = 7 + 3
 # Also BEGIN and COMMIT.
-TRIPS = 9
+TRIPS = STATEMENTS + 2
 
 
 def test_statements_and_round_trips_of_an_update() -> None:

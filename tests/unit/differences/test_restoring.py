@@ -396,7 +396,7 @@ def test_two_statements_for_a_table_are_enough(library: Book) -> None:
 
     def write() -> None:
         for book in Book.objects.filter(pages=0):
-            Book.objects.filter(pk=book.pk).update(price=book.pk + 1)
+            Book.objects.filter(pk=book.pk).update(price=book.pk % 1000 + 1)
 
     # Each table is asked once whether it has triggers.
     assert not any(stored_table(model, USING).columns.has_triggers for model in (Book, Loan))
