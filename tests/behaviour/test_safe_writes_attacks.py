@@ -26,7 +26,7 @@ from tests.testapp.models import Author, Book, Loan, Section, Tag
 from tests.tool_calls import call, refusal, request_of, site_with
 
 pytestmark = [
-    *(pytest.mark.postgresql, pytest.mark.django_db),
+    pytest.mark.django_db,
     # Django 6.1 has new ways to send mail, and warns of the others.
     pytest.mark.filterwarnings("ignore:.*:DeprecationWarning", "ignore:.*:PendingDeprecationWarning"),
 ]

@@ -14,7 +14,7 @@ from tests.tool_calls import call, request_of
 from tests.unit.console.conftest import url
 from tests.unit.console.test_call_log_admin import CALLS, log
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = pytest.mark.django_db
 CREATE, UPDATE = CreateRecord(), UpdateRecord()
 
 

@@ -14,6 +14,7 @@ from django.contrib.contenttypes.models import ContentType
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.context.call_restrictions import Narrowing, NarrowingQuery, UnreadableAddress
 from mcp_django.context.request import MCPRequest
+from mcp_django.differences.change_model import Change
 from mcp_django.emulation.inline_rows import PageInlines
 from mcp_django.oauth.resource_urls import resource_url
 from mcp_django.oauth.stored_tokens import issue_token
@@ -435,3 +436,10 @@ def test_a_user_without_some_of_djangos_methods_is_narrowed_in_the_others() -> N
     assert robot.has_perm("testapp.view_book")
     assert not robot.has_perm("testapp.view_author")
     assert not hasattr(robot, "has_module_perms")
+
+
+def test_a_narrowed_call_still_finds_its_own_changes() -> None:
+    narrowing = Narrowing(frozenset({"testapp.book"}))
+    assert narrowing.admits(Change)
+    assert narrowing.admits(Book)
+    assert not narrowing.admits(Author)

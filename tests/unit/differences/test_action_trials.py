@@ -30,7 +30,6 @@ from tests.testapp.models import AudioBook, Author, Book, Tag
 from tests.tool_calls import call, refusal, request_of
 
 pytestmark = [
-    pytest.mark.postgresql,
     pytest.mark.django_db,
     pytest.mark.urls(__name__),
     # Django 6.1 has new ways to send mail, and warns of the others.

@@ -24,7 +24,7 @@ from tests.factories import make_superuser, make_user
 from tests.testapp.models import Author, Tag
 from tests.tool_calls import call, refusal, request_of
 
-pytestmark = [pytest.mark.django_db, pytest.mark.postgresql]
+pytestmark = pytest.mark.django_db
 
 CHANGES = {"model": "mcp.change"}
 QUERY = QueryRecords()

@@ -13,7 +13,7 @@ from tests.factories import make_book
 from tests.fieldapp.models import Seat
 from tests.testapp.models import Book, Tag
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = pytest.mark.django_db
 
 
 def written() -> StoredDifference:

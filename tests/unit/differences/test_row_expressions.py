@@ -29,7 +29,7 @@ from tests.oddapp.models import Page
 from tests.testapp.models import AudioBook, Author, Book, Loan
 from tests.tool_calls import call, refusal, request_of, site_with
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = pytest.mark.django_db
 
 UPDATE = UpdateRecord()
 BOOK = {"model": "testapp.book"}

@@ -20,7 +20,7 @@ from tests.testapp.models import Book, Tag
 from tests.tool_calls import call, refusal, request_of, site_with
 from tests.unit.differences.all_rows import dump, tables_of
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = pytest.mark.django_db
 CREATE, UPDATE, DELETE, UNDO = CreateRecord(), UpdateRecord(), DeleteRecord(), UndoChange()
 ORDER = {"model": "inlineapp.order"}
 

@@ -13,7 +13,7 @@ from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.testapp.models import Author, Book, Loan, Tag
 from tests.tool_calls import call, refusal, request_of, site_with
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = pytest.mark.django_db
 
 WRITE = WriteRecords()
 NEW = {"title": "New", "isbn": "9", "price": "1"}

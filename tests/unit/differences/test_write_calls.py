@@ -20,7 +20,7 @@ from tests.inlineapp.models import Line, Order, Product
 from tests.testapp.models import Author, Book, Loan, Tag
 from tests.tool_calls import call, refusal, request_of, site_with
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = pytest.mark.django_db
 
 CREATE, UPDATE, DELETE = CreateRecord(), UpdateRecord(), DeleteRecord()
 BOOK = {"model": "testapp.book"}

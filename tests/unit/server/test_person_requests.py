@@ -20,7 +20,7 @@ from tests.factories import make_author, make_book, make_superuser
 from tests.service_account import ask_by_secret, make_account
 from tests.testapp.models import Author, Book
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = pytest.mark.django_db
 
 BOOK = {"model": "testapp.book"}
 BY_URL = {"elicitation": {"form": {}, "url": {}}}

@@ -11,7 +11,7 @@ from django.utils import timezone
 from mcp_django.differences import kept_changes
 from mcp_django.models import Change
 
-pytestmark = [pytest.mark.django_db, pytest.mark.postgresql]
+pytestmark = pytest.mark.django_db
 
 State = Change.State
 

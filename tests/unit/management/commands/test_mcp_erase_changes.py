@@ -20,7 +20,7 @@ from tests.factories import make_author, make_book, make_superuser
 from tests.testapp.models import Author, Book, Note, Placement, Section, Shelf, Tag
 from tests.tool_calls import request_of
 
-pytestmark = [pytest.mark.django_db, pytest.mark.postgresql]
+pytestmark = pytest.mark.django_db
 
 CONTENTS = ("shown", "footprint", "kept", "result")
 

@@ -17,7 +17,7 @@ from tests.testapp.models import Author, Book
 from tests.tool_calls import call, request_of
 from tests.unit.differences.all_rows import dump, tables_of
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = pytest.mark.django_db
 CREATE, UPDATE, UNDO = CreateRecord(), UpdateRecord(), UndoChange()
 
 

@@ -15,7 +15,7 @@ from tests.confirming import page_of, say, signed_in, tool_of
 from tests.factories import make_book, make_superuser
 from tests.testapp.models import Book, Loan, Tag
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = pytest.mark.django_db
 
 BOOK = {"model": "testapp.book"}
 
