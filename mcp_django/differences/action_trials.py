@@ -13,7 +13,6 @@ from typing import Any, Final
 from django.db import connections, router, transaction
 from django.db.models import Model
 
-from ..conf import settings
 from ..context.confirmation import DirectAnswers
 from ..context.previews import Preview
 from ..context.questions import Answers
@@ -144,9 +143,7 @@ class Outlook(Preview):
     def message(self) -> str:
         if self.trial is None:
             return self.untried
-        if self.trial.cannot_undo:
-            return f"It cannot be taken back: {self.trial.cannot_undo}"
-        return f"It can be taken back for {settings.UNDO_DAYS} days."
+        return self.trial.taken_back
 
     @property
     def question(self) -> str:
@@ -219,7 +216,9 @@ class TriableActionCall(ActionCall):
         super().__init__(request, action, arguments, own)
         self.is_dry = Arguments(arguments).flag("dry_run")
         self.using = router.db_for_write(self.exposure.model)
-        self.cannot_undo = why_not_kept(self.using) if self.exposure.undo else UNDO_OFF
+        why_not = why_not_kept(self.using)
+        self.is_kept = not why_not
+        self.cannot_undo = why_not if self.exposure.undo else UNDO_OFF
 
     def run(self) -> ToolResult:
         """Run the action, try it, or ask first."""
@@ -230,14 +229,11 @@ class TriableActionCall(ActionCall):
         return ActionTrial(lambda: ActionRun(TriedCall(self.request, self.action, given, self.arguments)))
 
     def _tried(self) -> ToolResult:
-        """Return what the action would do. It counts as written rows: else it would tell for nothing what is there."""
-        record = self.request.mcp.record
-        written = record.rows_changed
+        """Return what the action would do."""
         trial = self._trial()
         run = trial.write
         assert isinstance(run, ActionRun)
-        record.settle("tried")
-        record.rows_changed = written + max(trial.difference.total, len(run.keys))
+        trial.settle(len(run.keys))
         about = {"action": self.action.name, "model": self.exposure.label, "rows": len(run.keys)}
         wire = {"dry_run": True, **about, **trial.to_wire()}
         if run.call.confirms:
@@ -306,7 +302,7 @@ class TriableActionCall(ActionCall):
     def kept(self, result: ToolResult) -> ToolResult:
         """Keep what the action did, and return its result with the number of the change."""
         consent = self.request.mcp.consent
-        if consent is None and (not settings.UNDO_DAYS or self.using != Changes(self.request).using):
+        if consent is None and not self.is_kept:
             return result
         stored = self.footprint.after() if not self.cannot_undo else StoredDifference(self.using, {})
         reason = self.cannot_undo
@@ -317,23 +313,16 @@ class TriableActionCall(ActionCall):
         if consent is None and not stored and not reason:
             return result
         action = {"action": self.action.name, "model": self.exposure.label, "rows": len(self.rows)}
-        done: dict[str, Any] = {
-            "rows": len(self.rows),
-            "summary": f"{self.action.title}: {counted(self.rows)} of {self.exposure.label}",
-            "shown": [{**action, "objects": self.selection.labels}],
-            "footprint": stored.to_json() if stored else b"",
-            "cannot_undo": reason,
-        }
-        if consent is not None:
-            # The request for the person's yes becomes the change.
-            consent.done.update(done)
-            return self._numbered(result, consent.change)
-        tool = self.request.mcp.record.target
-        kept = Changes(self.request).keep(using=self.using, tool=tool, labels=[self.exposure.label], **done)
-        return self._numbered(result, kept.change.pk)
-
-    @staticmethod
-    def _numbered(result: ToolResult, change: int) -> ToolResult:
+        number = Changes(self.request).keep_done(
+            using=self.using,
+            tool=self.request.mcp.record.target,
+            labels=[self.exposure.label],
+            rows=len(self.rows),
+            summary=f"{self.action.title}: {counted(self.rows)} of {self.exposure.label}",
+            shown=[{**action, "objects": self.selection.labels}],
+            footprint=stored.to_json() if stored else b"",
+            cannot_undo=reason,
+        )
         if result.structured is None:
             return result
-        return replace(result, structured={**result.structured, "change": change})
+        return replace(result, structured={**result.structured, "change": number})

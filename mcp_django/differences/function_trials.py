@@ -13,7 +13,7 @@ from ..context.tool_results import ToolResult
 from ..orm.database_writes import refusals
 from ..protocol.content import Text
 from .rehearsals import Rehearsal
-from .trials import told_of, untried_of
+from .trials import told_of, untried_of, without_progress
 from .visible_tables import told_tables
 
 
@@ -23,15 +23,8 @@ def try_function(request: MCPRequest, run: Callable[[], ToolResult]) -> tuple[di
     It runs in a transaction on the database with the users, and on that of the admin's history; a write to another one
     raises ``NotRehearsable``, like anything else that is not rolled back.
     """
-    mcp = request.mcp
-    notify = mcp.notify
-    # What is only tried makes no progress.
-    mcp.notify = None
-    try:
-        with refusals(), Rehearsal(get_user_model(), request=request) as rehearsal:
-            result = run()
-    finally:
-        mcp.notify = notify
+    with without_progress(request), refusals(), Rehearsal(get_user_model(), request=request) as rehearsal:
+        result = run()
     untried = untried_of(rehearsal)
     wire: dict[str, Any] = {"dry_run": True, "summary": "; ".join(_summary(rehearsal)) or "no difference"}
     wire |= told_of(rehearsal)

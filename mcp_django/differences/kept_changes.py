@@ -237,6 +237,18 @@ class Changes:
         OwnTable(Change, self.using).append(change)
         return KeptChange(change)
 
+    def keep_done(
+        self, *, using: str, tool: str, labels: Iterable[str], undoes: Change | None = None, **done: Any
+    ) -> int:
+        """Keep what this call has done, with the columns in ``done``, and return the number of the change: of a new
+        one, or of the request for a person's yes under which the call runs."""
+        consent = self.request.mcp.consent
+        if consent is not None:
+            consent.done.update(done, undoes_id=undoes.pk if undoes is not None else None)
+            number: int = consent.change
+            return number
+        return self.keep(using=using, tool=tool, labels=labels, undoes=undoes, **done).change.pk
+
     def _caller(self) -> dict[str, str]:
         """Return who makes the change, by column: as the log of calls says it."""
         request = self.request

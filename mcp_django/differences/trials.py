@@ -1,11 +1,14 @@
 """Trials: a write is tried, by running it and rolling it back, and what it would do is told."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar, Final
 
 from django.db import router
 from django.utils import timezone
 
+from ..conf import settings
+from ..context.request import MCPRequest
 from ..exceptions import ToolError
 from .cascades import TooManyRows
 from .difference import Difference
@@ -25,6 +28,18 @@ HOOKS_UNTRIED: Final = "hooks of the project"
 FILES_UNTRIED: Final = "files ({})"
 KEYS_UNTRIED: Final = "foreign keys of {}"
 UNTRIABLE: Final = "What this changes is too much to show row by row. Nothing was changed. Narrow it down."
+
+
+@contextmanager
+def without_progress(request: MCPRequest) -> Iterator[None]:
+    """Tell the client nothing of the block: what is only tried makes no progress."""
+    mcp = request.mcp
+    notify = mcp.notify
+    mcp.notify = None
+    try:
+        yield
+    finally:
+        mcp.notify = notify
 
 
 def told_of(rehearsal: Rehearsal) -> dict[str, Any]:
@@ -61,7 +76,6 @@ class Trial:
     stored: StoredDifference
 
     def __init__(self, make: Callable[[], Write]) -> None:
-        self.make = make
         self.write = make()
         self.write.tries = True
         self.request = self.write.request
@@ -69,18 +83,38 @@ class Trial:
         self.untried: list[str] = []
         self.cannot_undo = ""
         self.rehearsal: Rehearsal | None = None
-        mcp = self.request.mcp
-        notify = mcp.notify
-        # What is only tried makes no progress.
-        mcp.notify = None
+        self._written = self.request.mcp.record.rows_changed
+        with without_progress(self.request), self.write.refusals():
+            if self.write.can_be_tried:
+                self._run()
+            else:
+                self._plan()
+
+    @property
+    def taken_back(self) -> str:
+        """Whether the write could be taken back, in a sentence."""
+        if self.cannot_undo:
+            return f"It cannot be taken back: {self.cannot_undo}"
+        return f"It can be taken back for {settings.UNDO_DAYS} days."
+
+    def settle(self, rows: int = 0) -> None:
+        """End the call as one that was only tried. It counts as written rows, at least so many: else it would tell for
+        nothing what is there."""
+        record = self.request.mcp.record
+        record.settle("tried")
+        record.rows_changed = self._written + max(self.difference.total, rows)
+
+    def _track(self, footprint: Footprint) -> None:
         try:
-            with self.write.refusals():
-                if self.write.can_be_tried:
-                    self._run()
-                else:
-                    self._plan()
-        finally:
-            mcp.notify = notify
+            self.write.track(footprint)
+        except TooManyRows:
+            raise ToolError(UNTRIABLE) from None
+
+    def _hold(self, footprint: Footprint) -> None:
+        """Hold the call to the rows as they were before the write."""
+        self.digest = footprint.digest()
+        self.confirmation = self.write.confirmation(footprint)
+        self.pin = self.confirmation.pin()
 
     def _run(self) -> None:
         """Try the write, with its hooks if no exposure forbids that."""
@@ -93,16 +127,11 @@ class Trial:
         rehearsal = self.rehearsal = Rehearsal(write.exposure.model, request=self.request)
         with rehearsal:
             write.prepare()
-            try:
-                write.track(footprint)
-            except TooManyRows:
-                raise ToolError(UNTRIABLE) from None
+            self._track(footprint)
             others = OtherRows(footprint)
             with footprint.watching(), others.watching():
                 self.result = write.perform(footprint)
-            self.digest = footprint.digest()
-            self.confirmation = write.confirmation(footprint)
-            self.pin = self.confirmation.pin()
+            self._hold(footprint)
             self.stored = write.outcome(footprint)
             rows = DifferingRows(self.request, self.stored, write.targets)
             rows.read(after)
@@ -125,13 +154,8 @@ class Trial:
         with Rehearsal(write.exposure.model, request=self.request):
             write.prepare()
             write.check()
-            try:
-                write.track(footprint)
-            except TooManyRows:
-                raise ToolError(UNTRIABLE) from None
-            self.digest = footprint.digest()
-            self.confirmation = write.confirmation(footprint)
-            self.pin = self.confirmation.pin()
+            self._track(footprint)
+            self._hold(footprint)
             rows = DifferingRows(self.request, StoredDifference(using, {}), write.targets)
             rows.read(side)
         self.stored = StoredDifference(using, {})

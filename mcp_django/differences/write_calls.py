@@ -9,7 +9,6 @@ from typing import Any
 
 from django.db import router
 
-from ..conf import settings
 from ..context.confirmation import Confirmation
 from ..context.person_consent import digest_of
 from ..context.previews import Preview
@@ -38,11 +37,7 @@ class WritePreview(Preview):
 
     @property
     def message(self) -> str:
-        reason = self.trial.cannot_undo
-        undo = (
-            f"It cannot be taken back: {reason}" if reason else f"It can be taken back for {settings.UNDO_DAYS} days."
-        )
-        return f"{self.write.message} {undo}"
+        return f"{self.write.message} {self.trial.taken_back}"
 
     @property
     def question(self) -> str:
@@ -85,13 +80,10 @@ class WriteCall:
             return self._tried()
         write = self.write
         with write.refusals(), one_transaction(write.exposure.model, self.request):
-            write.prepare()
-            footprint = Footprint(self.using)
-            self._track(footprint)
+            footprint = self._prepared()
             if (pin := self.arguments.get("version")) and Confirmation.is_pin(pin):
-                self.write.confirmation(footprint).check_pin(pin)
-            is_asked = write.asks or self.request.mcp.consent is not None
-            if is_asked and (asked := self._asked(footprint)):
+                write.confirmation(footprint).check_pin(pin)
+            if self.is_asked and (asked := self._asked(footprint)):
                 return asked
             return ToolResult(structured=self.perform(footprint))
 
@@ -101,9 +93,7 @@ class WriteCall:
         Raises ``ToolError`` if it would no longer do what it did when this pin was made.
         """
         with self.write.refusals(), one_transaction(self.write.exposure.model, self.request):
-            self.write.prepare()
-            footprint = Footprint(self.using)
-            self._track(footprint)
+            footprint = self._prepared()
             self.write.confirmation(footprint).check_pin(pin)
             return self.perform(footprint)
 
@@ -113,15 +103,22 @@ class WriteCall:
             result = self.write.perform(footprint)
         return {**result, **self._kept(footprint)}
 
-    def _track(self, footprint: Footprint) -> None:
-        """Read the rows as they are before the write, if that is needed to take it back or to ask."""
-        is_asked = self.write.asks or self.request.mcp.consent is not None
-        if self.cannot_undo and not is_asked:
-            return
-        try:
-            self.write.track(footprint)
-        except TooManyRows:
-            self.cannot_undo = TOO_LARGE
+    @property
+    def is_asked(self) -> bool:
+        """Whether the prepared write has to be confirmed, or was confirmed by a person."""
+        return self.write.asks or self.request.mcp.consent is not None
+
+    def _prepared(self) -> Footprint:
+        """Prepare the write, and return its footprint. The rows are read as they are, if that is needed to take the
+        write back or to ask."""
+        self.write.prepare()
+        footprint = Footprint(self.using)
+        if not self.cannot_undo or self.is_asked:
+            try:
+                self.write.track(footprint)
+            except TooManyRows:
+                self.cannot_undo = TOO_LARGE
+        return footprint
 
     # Asking
 
@@ -134,12 +131,9 @@ class WriteCall:
     # Trying
 
     def _tried(self) -> ToolResult:
-        """Return what the write would do. It counts as written rows: else it would tell for nothing what is there."""
-        record = self.request.mcp.record
-        written = record.rows_changed
+        """Return what the write would do."""
         trial = Trial(self.make)
-        record.settle("tried")
-        record.rows_changed = written + trial.difference.total
+        trial.settle()
         wire = {"dry_run": True, **trial.to_wire(), "version": trial.pin}
         if trial.write.asks:
             wire["next"] = Trial.WILL_ASK
@@ -159,17 +153,15 @@ class WriteCall:
             return {}
         if footprint.unsure:
             self.cannot_undo = self.cannot_undo or UNSURE
-        done: dict[str, Any] = {
-            "rows": len(write.targets),
-            "summary": write.summary,
-            "shown": write.kept_rows,
-            "footprint": stored.to_json() if stored is not None and has_written else b"",
-            "cannot_undo": self.cannot_undo,
-        }
-        if consent is not None:
-            # The request for the person's yes becomes the change.
-            consent.done.update(done, undoes_id=write.undoes.pk if write.undoes is not None else None)
-            return {"change": consent.change}
-        changes = Changes(self.request)
-        kept = changes.keep(using=self.using, tool=write.tool, labels=write.labels, undoes=write.undoes, **done)
-        return {"change": kept.change.pk}
+        number = Changes(self.request).keep_done(
+            using=self.using,
+            tool=write.tool,
+            labels=write.labels,
+            undoes=write.undoes,
+            rows=len(write.targets),
+            summary=write.summary,
+            shown=write.kept_rows,
+            footprint=stored.to_json() if stored is not None and has_written else b"",
+            cannot_undo=self.cannot_undo,
+        )
+        return {"change": number}
