@@ -21,7 +21,7 @@ from ..conf import settings
 from ..context.databases import reads_snapshots
 from ..emulation.inline_rows import Inline, is_generic, link_of
 from ..emulation.saving import RowPage
-from ..emulation.standing_inlines import can_all_stay, can_stay
+from ..emulation.standing_inlines import can_stay
 from ..exposures.model_exposure import is_djangos
 from ..orm.alternative_spellings import json_or_text
 from ..orm.column_values import pk_text, plain_key
@@ -294,8 +294,11 @@ class Footprint:
     def add_row(self, obj: Model) -> None:
         """Read a row that is saved: in its own table, and in those of its parents."""
         if self._is_here(type(obj), obj):
-            for model, key in keys_of(obj).items():
-                self.add(model, "pk", [key])
+            self._add_tables_of(obj)
+
+    def _add_tables_of(self, obj: Model) -> None:
+        for model, key in keys_of(obj).items():
+            self.add(model, "pk", [key])
 
     def add_form(self, page: RowPage, values: Mapping[str, Any]) -> None:
         """Read what saving these values on a page writes: the row, links of its many-to-many fields, rows of inlines.
@@ -316,7 +319,7 @@ class Footprint:
         if obj is None:
             self._of_new.setdefault(concrete(model), {}).update(dict.fromkeys(links))
             return
-        self.add_row(obj)
+        self._add_tables_of(obj)
         self._add_links(obj, links)
         for inline in _with_deletions(page, others) if others else ():
             # If rows are protected, the form says so.
@@ -356,7 +359,7 @@ class Footprint:
         """Take a row that was saved for a new one: :meth:`after` reads it with all that hangs on it by its form."""
         if not self._is_here(type(obj), obj):
             return
-        self.add_row(obj)
+        self._add_tables_of(obj)
         self._add_links(obj, self._of_new.get(concrete(type(obj)), ()))
         # Nothing of it was there: a later call of before() does not read it.
         for model, wanted in self._roots.items():
@@ -530,7 +533,7 @@ def _posted_inlines(page: RowPage, others: Collection[str]) -> list[Any]:
     if exposure.serializer_class is not None:
         return []
     obj = page.obj
-    if obj is not None and not others and can_all_stay(page.model, obj):
+    if not others and page.inlines_can_stay:
         return []
     admin = exposure.model_admin
     if is_djangos(type(admin).get_formsets_with_inlines):

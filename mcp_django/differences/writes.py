@@ -7,6 +7,7 @@ transaction. In between, the call can ask whether to go on.
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from copy import copy
+from functools import cached_property
 from typing import Any, ClassVar, Final, Literal
 
 from django.db import connections, router, transaction
@@ -258,8 +259,13 @@ class RowSaving(Write):
     def bound(self) -> Mapping[str, Any]:
         return {"model": self.exposure.label, "values": self.values}
 
+    @cached_property
+    def saving(self) -> Saving:
+        """What saves the values in the prepared row, as it is before."""
+        return RowPage(self.model, self.row).saving(self.values_now(), self.tool)
+
     def track(self, footprint: Footprint) -> None:
-        footprint.add_form(RowPage(self.model, self.row), self.values)
+        footprint.add_form(self.saving, self.values)
         footprint.before()
 
     @property
@@ -269,10 +275,10 @@ class RowSaving(Write):
         return [Target(self.model, self.row.pk, self.values)]
 
     def check(self) -> None:
-        RowPage(self.model, self.row).saving(self.values_now(), self.tool).check()
+        self.saving.check()
 
     def perform(self, footprint: Footprint) -> dict[str, Any]:
-        saving = RowPage(self.model, self.row).saving(self.values_now(), self.tool)
+        saving = self.saving
         old = copy(self.row)
         saved, changed = saving.save()
         if old is None and saved.pk is not None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from functools import partial
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -53,6 +53,11 @@ class RowPage(ShownPage):
         """Return what saves these values in the row: through the exposure's serializer if it has one, else the page."""
         kind = PageSaving if self.exposure.serializer_class is None else SerializerSaving
         return kind(self.model, self.obj, values, tool)
+
+    @cached_property
+    def inlines_can_stay(self) -> bool:
+        """Whether an update of the row that names no inline can leave out all inlines of the page."""
+        return self.obj is not None and can_all_stay(self.model, self.obj)
 
     def nameable(self) -> set[str]:
         """Return the fields that a caller can name when saving a row: readable ones, form-only ones, and many-to-many
@@ -228,11 +233,9 @@ class PageSaving(Saving):
 
     def _leaves_inlines(self, writable: Collection[str]) -> bool:
         """Return whether saving the row can do without its inlines: the values name fields of the model alone."""
-        if self.obj is None:
-            return False
         fields = (*self.exposure.opts.concrete_fields, *self.exposure.opts.many_to_many)
         names = {name for field in fields if field.name in writable for name in (field.name, field.attname)}
-        return self.values.keys() <= names and can_all_stay(self.model, self.obj)
+        return self.values.keys() <= names and self.inlines_can_stay
 
     def _is_as_shown(self, draft: Any, name: str, value: Any) -> bool:
         """Return whether saving can skip a field of the row: the value to save equals the one that results show.
