@@ -7,6 +7,7 @@ page. Here a whole column is checked at once; only if its values are unusual is 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from itertools import repeat
 from operator import eq
 from typing import Any, Final
 
@@ -69,7 +70,7 @@ def _name(function: Callable[..., Any]) -> tuple[str, str]:
 def _each(function: Callable[..., Any]) -> Converter:
     def convert(values: Sequence[Any], expression: Any, connection: Any) -> Sequence[Any]:
         try:
-            return [function(value, expression, connection) for value in values]
+            return list(map(function, values, repeat(expression), repeat(connection)))
         except Exception:
             return [_or_undecodable(function, value, expression, connection) for value in values]
 

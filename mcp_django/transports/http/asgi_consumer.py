@@ -127,7 +127,7 @@ class Connection:
         await self._write({"type": "http.response.body", "body": data, "more_body": False})
 
     async def _write(self, *messages: Mapping[str, Any]) -> None:
-        size = sum(len(message.get("body", b"")) for message in messages)
+        size = sum([len(message.get("body", b"")) for message in messages])
         if size > LARGE:
             # Above the caller's limit, close the connection that has waited longest for its client.
             held = _held[self.owner]
