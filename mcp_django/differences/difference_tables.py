@@ -1,7 +1,8 @@
-"""The difference of a write as tables for people, from its JSON as it was kept: one table a model, before and after."""
+"""The difference of a write for people, from its JSON as it was kept: one table a model, and what happens besides."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import orjson
@@ -11,6 +12,15 @@ KINDS: Final = ("changed", "added", "deleted")
 # Maximum characters of a value.
 MAX_VALUE: Final = 300
 NOTHING: Final = "-"
+# Members of what is shown of a call that was not tried, which are listed.
+LISTED: Final = ("arguments", "filled_in", "shown")
+# Members of a difference that tell what happens besides to the rows, and their names.
+BESIDES: Final = {
+    "also_written": "Also writes, which is not taken back",
+    "mails": "Mails",
+    "on_commit": "Runs afterwards",
+    "messages": "Messages",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +54,63 @@ class DifferenceTable:
     def has_cells(self) -> bool:
         """Whether columns are shown of one of the rows."""
         return any(row.cells for row in self.rows)
+
+
+class ShownCall:
+    """A call that waits for a person, as they see it: what the template ``mcp_django/_difference.html`` shows.
+
+    ``shown`` is what was kept of it (:attr:`KeptChange.shown`), and ``site`` knows the names of models and columns.
+    """
+
+    def __init__(self, shown: Any, site: Any) -> None:
+        self._shown: Mapping[str, Any] = shown if isinstance(shown, Mapping) else {}
+        self._difference: Mapping[str, Any] = self._shown.get("difference") or {}
+        self._site = site
+
+    @property
+    def message(self) -> str:
+        """What was asked for, in a sentence."""
+        return str(self._shown.get("message", ""))
+
+    @cached_property
+    def tables(self) -> list[DifferenceTable]:
+        """The rows that differ."""
+        return tables_of(self._difference, self._site)
+
+    @property
+    def more_rows(self) -> int:
+        """The number of rows that are not in the tables."""
+        return int(self._difference.get("more_rows", 0))
+
+    @property
+    def others(self) -> int:
+        """The number of rows that the caller does not see."""
+        return int(self._difference.get("counts", {}).get("other", 0))
+
+    @property
+    def besides(self) -> list[tuple[str, list[str]]]:
+        """What happens besides to the rows: pairs of a name and texts."""
+        return [(name, _texts(self._difference[key])) for key, name in BESIDES.items() if self._difference.get(key)]
+
+    @property
+    def objects(self) -> Sequence[str]:
+        """The labels of the rows of a call that was not tried."""
+        return self._shown.get("objects") or ()
+
+    @property
+    def given(self) -> list[tuple[str, str]]:
+        """The arguments of a call that was not tried: pairs of name and value."""
+        return [(name, in_words(value)) for part in LISTED for name, value in (self._shown.get(part) or {}).items()]
+
+    @property
+    def not_tried(self) -> Sequence[str]:
+        """What was not tried."""
+        return self._difference.get("not_tried") or self._shown.get("not_tried") or ()
+
+
+def _texts(items: Sequence[Any]) -> list[str]:
+    """Return what happens besides as texts; a message of a hook is an object."""
+    return [str(item.get("text", "")) if isinstance(item, Mapping) else str(item) for item in items]
 
 
 def tables_of(difference: Mapping[str, Any], site: Any) -> list[DifferenceTable]:

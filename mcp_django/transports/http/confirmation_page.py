@@ -17,7 +17,7 @@ from django.utils.decorators import method_decorator
 from django.views.generic import TemplateView
 
 from ...context.untrusted_text import plain
-from ...differences.difference_tables import in_words, tables_of
+from ...differences.difference_tables import ShownCall
 from ...differences.kept_changes import KeptChange
 from ...models import Change
 from ...oauth.page_frame import PageMixin
@@ -28,15 +28,6 @@ from ...sites import MCPSite
 
 State = Change.State
 SAID_NO: Final = "The user has said no."
-# Members of what is shown of a call that was not tried, which the page lists.
-LISTED: Final = ("arguments", "filled_in", "shown")
-# Members of a difference that tell what happens besides to the rows, and their names on the page.
-BESIDES: Final = {
-    "also_written": "Also writes, which is not taken back",
-    "mails": "Mails",
-    "on_commit": "Runs afterwards",
-    "messages": "Messages",
-}
 
 
 def confirmation_urls(site: MCPSite) -> list[URLPattern]:
@@ -102,24 +93,6 @@ class ConfirmationView(PageMixin, LoginRequiredMixin, TemplateView):
             "client": plain(change.client_name or change.client_id),
             "outcome": plain(change.outcome, 200),
         }
-        shown = kept.shown
-        if state == State.WAITING and isinstance(shown, dict):
-            difference = shown.get("difference") or {}
-            context |= {
-                "tables": tables_of(difference, self.site),
-                "difference": difference,
-                "others": difference.get("counts", {}).get("other", 0),
-                "shown": shown,
-                "given": [
-                    (name, in_words(value)) for part in LISTED for name, value in (shown.get(part) or {}).items()
-                ],
-                "objects": shown.get("objects") or [],
-                "besides": [(name, _texts(difference[key])) for key, name in BESIDES.items() if difference.get(key)],
-                "not_tried": difference.get("not_tried") or shown.get("not_tried") or [],
-            }
+        if state == State.WAITING:
+            context["shown"] = ShownCall(kept.shown, self.site)
         return context
-
-
-def _texts(items: list[Any]) -> list[str]:
-    """Return what happens besides as texts; a message of a hook is an object."""
-    return [str(item.get("text", "")) if isinstance(item, dict) else str(item) for item in items]
