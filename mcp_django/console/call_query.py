@@ -5,7 +5,7 @@ A term is ``name:value``, a time, or a clear word such as an id. A call has to m
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -211,21 +211,40 @@ class Reader:
         self.is_aware = timezone.is_aware(now)
         self.now = self.local(now)
 
-    def read(self, text: str) -> Iterator[Term]:
-        """Yield the terms of a text, and the words that cannot be read."""
+    def read(self, text: str) -> tuple[Term, ...]:
+        """Return the terms of a text and the words that cannot be read, each once, in order."""
         tokens = TOKEN.findall(text.replace("\0", " "))
-        for _number in range(MOST_TERMS):
-            for size in range(min(TIME_WORDS, len(tokens)), 0, -1):
-                words = " ".join(tokens[:size])
-                if '"' not in words and (terms := self.times(words)):
-                    yield from terms
-                    del tokens[:size]
-                    break
-            else:
-                if tokens and (word := self._unquoted(tokens.pop(0))):
-                    yield self._term(word)
-        if tokens:
-            yield Term("", " ".join(map(self._unquoted, tokens)), said=_("That is too long."))
+        # A dict keeps the order. What is said twice counts once, or the text of the query would read as another one.
+        terms: dict[Term, None] = {}
+        words: dict[str, Term] = {}
+        while tokens and (len(terms) < MOST_TERMS or self._is_divided(terms, tokens)):
+            size, times = self._first_times(tokens)
+            terms.update(dict.fromkeys(times))
+            taken = [self._unquoted(token) for token in tokens[:size]]
+            del tokens[:size]
+            if not times and (word := taken[0]):
+                if word not in words:
+                    words[word] = self._term(word)
+                terms.setdefault(words[word])
+        if rest := " ".join(filter(None, map(self._unquoted, tokens))):
+            terms.setdefault(Term("", rest, said=_("That is too long.")))
+        return tuple(terms)
+
+    def _first_times(self, tokens: list[str]) -> tuple[int, list[Term]]:
+        """Return how many of the tokens the first term takes, and the terms of the time that they are, if any."""
+        for size in range(min(TIME_WORDS, len(tokens)), 0, -1):
+            words = " ".join(tokens[:size])
+            if '"' not in words and (terms := self.times(words)):
+                return size, terms
+        return 1, []
+
+    def _is_divided(self, terms: Iterable[Term], tokens: list[str]) -> bool:
+        """Return whether the last term is the beginning of a period, and the next one its end."""
+        last = [*terms][-1]
+        if last.name != "time" or not last.value.startswith("since"):
+            return False
+        _size, times = self._first_times(tokens)
+        return bool(times) and times[0].value.startswith("before")
 
     def named(self, name: str, value: str) -> Term | None:
         """Return the term of a name and a value, None if the name cannot have this value."""
@@ -375,7 +394,7 @@ class CallQuery:
     def parse(cls, text: str, now: datetime) -> "CallQuery":
         """Parse the text of a query; the log is asked only for words that need it."""
         values = KnownValues()
-        return cls(tuple(dict.fromkeys(Reader(now, values).read(text))), now, values)
+        return cls(Reader(now, values).read(text), now, values)
 
     def __str__(self) -> str:
         return " ".join(map(str, self.parts))

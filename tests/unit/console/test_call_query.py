@@ -312,6 +312,36 @@ def test_the_log_is_asked_only_for_words_that_need_it(text: str, most: int) -> N
     assert len(asked) == most
 
 
+MANY = " ".join(f"x{number}" for number in range(11))
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("failed " * 40, "failed"),
+        ("failed " * 13 + "ok", "failed ok"),
+        (f"14:05 {MANY} 14:05 x3 ok", f'2026-11-24 14:05 {MANY} "14:05 x3 ok"'),
+        (f"{MANY} ok failed ok last", f'{MANY} ok "failed ok last"'),
+        (f"{MANY} 2026-11-20 10:00-2026-11-20 09:00 ok", None),
+        (f"{MANY} since 2026-11-20 before 2026-11-22 ok", f"{MANY} since 2026-11-20 before 2026-11-22 ok"),
+        (f'{MANY} ok "" x', f"{MANY} ok x"),
+    ],
+)
+def test_a_long_query_reads_the_same_again_and_counts_each_word_once(text: str, read: str | None) -> None:
+    query = parse(text)
+    assert parse(str(query)) == query
+    if read is not None:
+        assert str(query) == read
+
+
+def test_the_log_is_asked_once_for_a_word_that_is_said_again() -> None:
+    with CaptureQueriesContext(connection) as once:
+        parse("x")
+    with CaptureQueriesContext(connection) as often:
+        parse("x " * 50)
+    assert len(often) == len(once)
+
+
 ALPHABET = st.sampled_from(
     "since before last today yesterday tue 2026-11-24 14:05 14:00-14:20 .. - 2h hour failed ok tool: client: user:a x "
     '" "" "a"" duration:>5 caller: outcome: refused:x to – : \x00 \x1f é ١٤:٠٥ 99:99 2026-02-30'.split(" ")
