@@ -1,5 +1,6 @@
 """System checks of databases, which connect to them: `check --database` runs them, and `migrate`."""
 
+import sys
 from collections.abc import Collection, Iterator
 from typing import Any
 
@@ -9,6 +10,7 @@ from django.db import connections, models, router
 
 from ..conf import faults
 from ..context.databases import LocalTimes, engine_without_undo
+from ..runtime.missing_migrations import MissingTables, database_of, missing_migrations
 from .check_rules import problem
 from .declarations import all_sites
 
@@ -72,4 +74,16 @@ def check_engines(using: str) -> Iterator[CheckMessage]:
             yield problem("W168", f"{text} halfway.", f"ALTER TABLE {table} ENGINE = InnoDB", model)
 
 
-CHECKS = (check_time_zones, check_uuids, check_engines)
+def check_migrations(using: str) -> Iterator[CheckMessage]:
+    """Find migrations of the apps that calls need which were not applied to their database.
+
+    ``migrate`` runs the checks of its database before it applies them: there, they are no problem.
+    """
+    if sys.argv[1:2] == ["migrate"]:
+        return
+    for label in filter(apps.is_installed, MissingTables.APPS):
+        if database_of(label) == using and (missing := missing_migrations(label)):
+            yield problem("W171", f"Not migrated: {label} {missing}.", f"Run {MissingTables.REMEDY}.")
+
+
+CHECKS = (check_migrations, check_time_zones, check_uuids, check_engines)

@@ -37,13 +37,18 @@ class Migrations(list[str]):
         return f"{self[0]}, … ({len(self)})"
 
 
+def database_of(label: str) -> str:
+    """Return the alias of the database with the tables of an app."""
+    models = list(apps.get_app_config(label).get_models())
+    return router.db_for_write(models[0]) if models else DEFAULT_DB_ALIAS
+
+
 def missing_migrations(label: str) -> Migrations:
     """Return the names of the migrations of an app that its database lacks, in their order.
 
     Raises ``DatabaseError`` if the database does not answer.
     """
-    models = list(apps.get_app_config(label).get_models())
-    alias = router.db_for_write(models[0]) if models else DEFAULT_DB_ALIAS
+    alias = database_of(label)
     try:
         return _planned(connections[alias], label)
     except DatabaseError:
