@@ -74,6 +74,17 @@ class ClientTime:
         # A call that waited for a person's yes has written later than its number says.
         return found.order_by("-time", "-pk")
 
+    @property
+    def clients(self) -> dict[str, str]:
+        """The clients of which anything is kept, of whatever time: their names by their ids."""
+        changes = self.changes.rows.exclude(client_id="").order_by()
+        return dict(changes.values_list("client_id", "client_name").distinct())
+
+    @property
+    def users(self) -> set[str]:
+        """The names of the users of whom anything is kept, of whatever time."""
+        return set(self.changes.rows.order_by().values_list("username", flat=True).distinct())
+
     @cached_property
     def found(self) -> list[Change]:
         """The changes that are to be taken back, the newest first. Raises ``TooManyWrites``."""

@@ -11,6 +11,7 @@ from django.utils.dateparse import parse_datetime
 from ...context.untrusted_text import plain
 from ...differences.client_times import ClientTime, Step
 from ...exceptions import ToolError
+from ...problems import closest, nearest
 from ...scopes import Scope
 from ...transports.local_client import LocalClient
 from ..command_arguments import TableCommand, find_model, find_site, find_user
@@ -42,6 +43,7 @@ class Command(TableCommand):
         label = find_model(model)._meta.label_lower if model else ""
         request = LocalClient(find_site(options["site"]), find_user(who), [Scope.WRITE]).new_request()
         writes = ClientTime(request, client, begins, ends, user=options["user"], model=label)
+        _check_known(writes)
         try:
             plan = writes.plan()
             self._tell(plan)
@@ -73,6 +75,19 @@ class Command(TableCommand):
             self.stdout.write("  ".join(plain(part, 200) for part in parts if part))
             if step.why_not:
                 self.stdout.write(f"    left out: {plain(step.why_not, 400)}")
+
+
+def _check_known(writes: ClientTime) -> None:
+    """Raise ``CommandError`` if nothing is kept of such a client or user: that is no answer about this time."""
+    clients = writes.clients
+    if writes.client_id not in clients:
+        # People know the name, which is not verified: several clients may have it.
+        ids = {name: client_id for client_id, name in clients.items()} | {client_id: client_id for client_id in clients}
+        near = closest(writes.client_id, ids, 0.6)
+        hint = "" if near is None else f" Did you mean {ids[near]!r}?"
+        raise CommandError(f"Nothing is kept that a client {writes.client_id!r} has written.{hint}")
+    if writes.user and writes.user not in (users := writes.users):
+        raise CommandError(f"Nothing is kept that was written for a user {writes.user!r}.{nearest(writes.user, users)}")
 
 
 def _moment(name: str, text: str) -> datetime:

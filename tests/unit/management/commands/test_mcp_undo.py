@@ -87,7 +87,6 @@ def test_only_the_client_the_user_and_the_model_that_are_named(ada: Any, run: An
     update(ada, author, name="Ida")
     update(request_of(ada.user, client_id="client-2"), book, title="Dune 2")
     update(request_of(make_superuser("bob")), make_book("Emma"), pages=3)
-    assert "nothing" in run("--noinput", client="client-3")
     assert "book" in run("--noinput", "--user", "bob")
     run("--noinput", "--model", "testapp.Author")
     assert Author.objects.get(pk=author.pk).name == "Frank"
@@ -164,7 +163,8 @@ def test_times_are_checked(run: Any) -> None:
     ]:
         with pytest.raises(CommandError, match=said):
             call_command("mcp_undo", "--as", "ops", "--client", "x", "--since", since, "--until", until)
-    call_command("mcp_undo", "--as", "ops", "--client", "x", "--since", "00:00", "--until", "2999-01-01T00:00Z")
+    with pytest.raises(CommandError, match="a client 'x'"):
+        call_command("mcp_undo", "--as", "ops", "--client", "x", "--since", "00:00", "--until", "2999-01-01T00:00Z")
 
 
 def test_what_has_become_of_the_plan_is_checked_again(ada: Any) -> None:
@@ -184,3 +184,19 @@ def test_a_misspelt_model_is_told_and_not_taken_for_one_that_nobody_has_written(
     with pytest.raises(CommandError, match=r"no model 'testapp\.bok'.*testapp\.book"):
         run("--model", "testapp.bok", "--dry-run")
     assert "Dune" in run("--model", "testapp.Book", "--dry-run")
+
+
+def test_who_never_wrote_is_told_from_who_wrote_nothing_in_this_time(ada: Any, run: Any) -> None:
+    number = update(ada, make_book("Dune"), price="6.00")
+    Change.objects.filter(pk=number).update(client_name="Claude", time=timezone.now() - timedelta(days=2))
+    assert "wrote nothing in this time" in run("--noinput")
+    assert "wrote nothing in this time" in run("--noinput", "--user", "ada")
+    for client, said in [
+        ("client1", r" Did you mean 'client-1'\?"),
+        ("claude", " Did you mean 'client-1'"),
+        ("x", "$"),
+    ]:
+        with pytest.raises(CommandError, match=rf"Nothing is kept that a client '{client}' has written\.{said}"):
+            run("--noinput", client=client)
+    with pytest.raises(CommandError, match=r"written for a user 'adda'\. Did you mean 'ada'\?"):
+        run("--noinput", "--user", "adda")
