@@ -412,6 +412,93 @@ class Change(models.Model):
         return f"change {self.pk}"
 
 
+class ApprovalRule(models.Model):
+    """A rule on calls that change something: they wait for the yes of another person, or are refused.
+
+    A list that is empty, and a number or condition that is not there, leaves the rule open for all. A rule only ever
+    tightens what code declares (:class:`~mcp_django.exposures.declared_approvals.Approval`).
+    """
+
+    class Effect(models.TextChoices):
+        """What becomes of a call to which the rule applies."""
+
+        REQUIRE = "require", _("require approval")
+        BLOCK = "block", _("block")
+
+    class Kind(models.TextChoices):
+        """What a call does to rows, or how it is made."""
+
+        CREATE = "create", _("add rows")
+        UPDATE = "update", _("change rows")
+        DELETE = "delete", _("delete rows")
+        ACTION = "action", _("run an action")
+        TOOL = "tool", _("call a tool of the project")
+
+    name = models.CharField(_("name"), max_length=80, unique=True, help_text=_("Callers are told it."))
+    is_active = models.BooleanField(_("active"), default=True)
+    effect = models.CharField(_("effect"), max_length=7, choices=Effect.choices, default=Effect.REQUIRE)
+    labels = models.JSONField(_("models"), default=list, blank=True, help_text=_("Such as shop.order."))
+    kinds = models.JSONField(_("kinds of calls"), default=list, blank=True)
+    tools = models.JSONField(_("tools"), default=list, blank=True, help_text=_("Names, as clients know them."))
+    actions = models.JSONField(_("actions"), default=list, blank=True, help_text=_("Such as shop.order.refund."))
+    condition = models.JSONField(
+        _("condition"),
+        default=dict,
+        blank=True,
+        help_text=_("On rows before or after the call, or on its arguments, as in filters of query_records."),
+    )
+    rows_above = models.PositiveIntegerField(_("only above this number of rows"), null=True, blank=True)
+    users = models.ManyToManyField(
+        settings.AUTH_USER_MODEL, blank=True, related_name="+", verbose_name=_("calls of these users")
+    )
+    groups = models.ManyToManyField("auth.Group", blank=True, related_name="+", verbose_name=_("calls of these groups"))
+    clients = models.JSONField(_("calls by these clients"), default=list, blank=True, help_text=_("Client ids."))
+    service_accounts = models.ManyToManyField(
+        ServiceAccount, blank=True, related_name="+", verbose_name=_("calls of these service accounts")
+    )
+    permission = models.CharField(
+        _("permission to decide"), max_length=255, blank=True, help_text=_("Such as shop.approve_refund.")
+    )
+    group = models.ForeignKey(
+        "auth.Group",
+        null=True,
+        blank=True,
+        on_delete=models.PROTECT,
+        related_name="+",
+        verbose_name=_("group that decides"),
+    )
+    hours = models.PositiveIntegerField(_("open for so many hours"), default=72)
+
+    class Meta:
+        verbose_name = _("approval rule")
+        verbose_name_plural = _("approval rules")
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class ApprovalRequest(models.Model):
+    """What a change needs that waits for the yes of another person, beside its own row; people say "request 42"."""
+
+    change = models.OneToOneField(
+        Change, primary_key=True, db_constraint=False, on_delete=models.CASCADE, related_name="approval"
+    )
+    rule_name = models.CharField(max_length=80)
+    permission = models.CharField(max_length=255, blank=True, help_text="Who may decide: those with it.")
+    group = models.ForeignKey("auth.Group", null=True, on_delete=models.SET_NULL, related_name="+")
+    reads = models.JSONField(default=dict, help_text="The columns that the conditions read, by label of the model.")
+    rows = models.JSONField(default=dict, help_text="The keys of the rows that the call touches, by label.")
+    reason = models.CharField(max_length=500, blank=True, help_text="Why, in the words of the model: untrusted.")
+    word = models.CharField(max_length=500, blank=True, help_text="The word of whoever said no.")
+    decider = models.CharField(max_length=64, blank=True, help_text="The key of the user who decided.")
+
+    class Meta:
+        default_permissions = ("view",)
+
+    def __str__(self) -> str:
+        return f"request {self.change_id}"
+
+
 class Switch(models.Model):
     """What is off for callers, from when to when, and the reason that they are told.
 

@@ -35,6 +35,7 @@ exposures
 orm
 emulation
 differences
+approvals
 tools
 resources
 rest
