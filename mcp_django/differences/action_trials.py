@@ -120,10 +120,11 @@ class ActionRun(Write):
 class ActionTrial(Trial):
     """An action that was tried."""
 
-    def _run(self) -> None:
-        super()._run()
+    def _run(self) -> bool:
+        is_whole = super()._run()
         if self.rehearsal is not None and self.rehearsal.also_written:
             self.cannot_undo = self.cannot_undo or KeptChange.NOT_RECORDED
+        return is_whole
 
     def to_wire(self) -> dict[str, Any]:
         wire = super().to_wire()

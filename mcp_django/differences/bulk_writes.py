@@ -22,6 +22,7 @@ from ..orm.labels import label_of
 from ..orm.tool_arguments import Arguments
 from .differing_rows import Target
 from .footprints import Footprint
+from .fresh_rows import FreshRows
 from .row_expressions import RowExpressions
 from .writes import RefusedRows, Write, assigned, identified, in_words
 
@@ -111,10 +112,12 @@ class BulkUpdate(BulkWrite):
         changed: dict[str, None] = {}
         changed_rows = 0
         refused = RefusedRows(self.model)
+        fresh = FreshRows(self.exposure.model)
         for number, row in enumerate(self.rows, 1):
             label = label_of(self.exposure, row) or str(row.pk)
             self.request.go_to(self.exposure, "change", row.pk)
-            with refused.row(label, router.db_for_write(self.exposure.model, instance=row)):
+            using = router.db_for_write(self.exposure.model, instance=row)
+            with refused.row(label, using), fresh.saving(row):
                 saving = RowPage(self.model, row).saving(self.expressions.values_for(row), self.tool)
                 names = saving.save()[1]
                 self.messages += saving.messages

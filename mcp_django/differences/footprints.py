@@ -291,6 +291,12 @@ class Footprint:
                 pairs = zip(fields, parts, strict=True)
                 cells.add(tuple([field.get_db_prep_value(part, connection) for field, part in pairs]))
 
+    def add_keys(self, keys: Mapping[type[Model], Collection[Key]]) -> None:
+        """Read the rows with these stored keys, by the models in whose tables they are."""
+        for model, found in keys.items():
+            names = stored_table(model, self.using).key_names
+            self._roots.setdefault(model, {}).setdefault(names, set()).update(found)
+
     def add_row(self, obj: Model) -> None:
         """Read a row that is saved: in its own table, and in those of its parents."""
         if self._is_here(type(obj), obj):

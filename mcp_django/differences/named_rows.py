@@ -21,6 +21,7 @@ from ..orm.tool_arguments import Arguments
 from ..orm.unique_keys import PK, Key, UniqueKey
 from .differing_rows import Target
 from .footprints import Footprint
+from .fresh_rows import FreshRows
 from .row_expressions import RowExpressions
 from .writes import RefusedRows, Write
 
@@ -143,6 +144,7 @@ class NamedRows(Write):
 
     def perform(self, footprint: Footprint) -> dict[str, Any]:
         refused = RefusedRows(self.model)
+        fresh = FreshRows(self.exposure.model)
         saved: list[tuple[Model, dict[str, Any] | None, set[str]]] = []
         for number, named in enumerate(self.rows, 1):
             row = named.row
@@ -153,7 +155,7 @@ class NamedRows(Write):
                 self.request.go_to(self.exposure, "change", row.pk)
                 before = dict(vars(row))
             using = router.db_for_write(self.exposure.model, instance=row)
-            with refused.row(named.told, using):
+            with refused.row(named.told, using), fresh.saving(row):
                 values = named.values_now()
                 saving = RowPage(self.model, row).saving(values, self.tool)
                 stored, names = saving.save()

@@ -48,6 +48,14 @@ class OtherRows:
         difference, and those that were there before."""
         return {model._meta.db_table for model in self.footprint.rows if self._has_others(model, difference)}
 
+    @property
+    def are_named_too_late(self) -> bool:
+        """Whether rows of the footprint were written before it had them: it does not know how they were before."""
+        return any(
+            not strangers.isdisjoint(map(_text, self.footprint.rows.get(model, ())))
+            for model, strangers in self._strangers.items()
+        )
+
     def _has_others(self, model: type[Model], difference: StoredDifference) -> bool:
         changes = difference.changes.get(model, {})
         added = {_text(key) for key, (before, _) in changes.items() if before is None}

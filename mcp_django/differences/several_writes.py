@@ -19,9 +19,10 @@ from ..emulation.saving import NOT_SAVED
 from ..exceptions import ToolError
 from ..orm.access import ModelAccess
 from ..orm.column_values import pk_text
+from .cascades import TooManyRows
 from .differing_rows import Target
 from .footprints import Footprint
-from .trials import Trial
+from .trials import UNTRIABLE, Trial
 from .writes import Write
 
 REF: Final = "ref"
@@ -123,8 +124,12 @@ class SeveralWrites(Write):
         return self.asks and any(needs)
 
     def track(self, footprint: Footprint) -> None:
-        # Each step names its rows when it is made: they may be there only then.
+        # Each step names its rows when it is made: they may be there only then. But those that are there already are
+        # read now, as hooks of the steps before may change them.
         self.footprint = footprint
+        if not self.tries:
+            footprint.add_keys(self.trial.keys)
+        footprint.before()
 
     def perform(self, footprint: Footprint) -> dict[str, Any]:
         refs: dict[str, Model] = {}
@@ -153,8 +158,7 @@ class SeveralWrites(Write):
         using = router.db_for_write(write.exposure.model)
         with write.refusals(), transaction.atomic(using=using):
             write.prepare()
-            if self.footprint is not None:
-                write.track(footprint)
+            self._track(write)
             result = write.perform(footprint)
         self.writes.append(write)
         self.messages += write.messages
@@ -167,6 +171,15 @@ class SeveralWrites(Write):
                 raise ToolError(f"{NOT_SAVED} the project has stored no row that {step.ref!r} could name.")
             refs[step.ref] = row
         return result
+
+    def _track(self, write: Write) -> None:
+        """Name the rows of a step, where they are named."""
+        if self.footprint is None:
+            return
+        try:
+            write.track(self.footprint)
+        except TooManyRows:
+            raise ToolError(UNTRIABLE) from None
 
 
 def _resolved(step: Step, refs: Mapping[str, Model]) -> Mapping[str, Any]:

@@ -1,10 +1,11 @@
 """Trials: a write is tried, by running it and rolling it back, and what it would do is told."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar, Final
 
 from django.db import router
+from django.db.models import Model
 from django.utils import timezone
 
 from ..conf import settings
@@ -17,6 +18,7 @@ from .footprints import Footprint, StoredDifference
 from .kept_changes import why_not_kept
 from .other_rows import OtherRows
 from .rehearsals import Rehearsal
+from .stored_rows import Key
 from .visible_tables import told_tables
 from .writes import Write
 
@@ -66,18 +68,20 @@ class Trial:
 
     ``difference`` is what the caller sees of it, and ``stored`` what it does in all. ``pin`` holds the call to the rows
     as they were before it, ``digest`` is that of these rows, and ``confirmation`` is bound to them. ``result`` is what
-    the call would return, and ``cannot_undo`` why it could not be taken back, "" if it could.
+    the call would return, and ``cannot_undo`` why it could not be taken back, "" if it could. ``keys`` are those of
+    the rows that it may touch, by model.
     """
 
     # What is said of a call that asks, though its trial did not.
     WILL_ASK: ClassVar = "The call itself will ask for confirmation."
 
+    write: Write
     difference: Difference
     stored: StoredDifference
 
     def __init__(self, make: Callable[[], Write]) -> None:
-        self.write = make()
-        self.write.tries = True
+        self.keys: Mapping[type[Model], Collection[Key]] = {}
+        self._begin(make)
         self.request = self.write.request
         self.result: dict[str, Any] = {}
         self.untried: list[str] = []
@@ -85,10 +89,16 @@ class Trial:
         self.rehearsal: Rehearsal | None = None
         self._written = self.request.mcp.record.rows_changed
         with without_progress(self.request), self.write.refusals():
-            if self.write.can_be_tried:
-                self._run()
-            else:
+            if not self.write.can_be_tried:
                 self._plan()
+            elif not self._run():
+                # Now it is known from the start which rows these are.
+                self._begin(make)
+                self._run()
+
+    def _begin(self, make: Callable[[], Write]) -> None:
+        self.write = make()
+        self.write.tries = True
 
     @property
     def taken_back(self) -> str:
@@ -116,8 +126,8 @@ class Trial:
         self.confirmation = self.write.confirmation(footprint)
         self.pin = self.confirmation.pin()
 
-    def _run(self) -> None:
-        """Try the write, with its hooks if no exposure forbids that."""
+    def _run(self) -> bool:
+        """Try the write, with its hooks if no exposure forbids that; return whether all rows were named in time."""
         write = self.write
         began = timezone.now()
         before = ShownSide(self.request, began)
@@ -127,6 +137,7 @@ class Trial:
         rehearsal = self.rehearsal = Rehearsal(write.exposure.model, request=self.request)
         with rehearsal:
             write.prepare()
+            footprint.add_keys(self.keys)
             self._track(footprint)
             others = OtherRows(footprint)
             with footprint.watching(), others.watching():
@@ -138,11 +149,13 @@ class Trial:
             rehearsal.tables = {*write.tables(footprint)} - others.tables(self.stored)
         rows.read(before)
         self.difference = rows.difference(before, after, write.targets)
-        self.untried += untried_of(rehearsal)
+        self.untried = untried_of(rehearsal)
         reason = "" if write.keeps_undo else UNDO_OFF
         if footprint.unsure:
             reason = reason or UNSURE
         self.cannot_undo = reason or why_not_kept(using, len(self.stored.to_json()))
+        self.keys = footprint.rows
+        return not others.are_named_too_late
 
     def _plan(self) -> None:
         """Check the write by its forms, and plan its deletions, without running it."""

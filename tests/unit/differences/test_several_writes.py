@@ -10,7 +10,7 @@ from mcp_django.models import Change
 from mcp_django.testing import MCPClient
 from mcp_django.tools.write_tools import WriteRecords
 from tests.factories import make_author, make_book, make_superuser, make_user
-from tests.testapp.models import Author, Book, Loan, Tag
+from tests.testapp.models import Author, Book, Loan, Section, Tag
 from tests.tool_calls import call, refusal, request_of, site_with
 
 pytestmark = pytest.mark.django_db
@@ -180,6 +180,19 @@ def test_more_rows_than_one_call_writes_are_refused(root, settings):
     book = make_book("Dune")
     writes = [{"op": "update", "model": "testapp.book", "pk": book.pk, "values": {"pages": n}} for n in range(4)]
     assert "One call writes at most 3 rows." in refusal(WRITE, root, writes=writes)
+
+
+def test_a_step_that_takes_more_along_than_can_be_shown_is_refused(root, settings):
+    settings.MCP_DJANGO = {**settings.MCP_DJANGO, "MAX_BULK_ROWS": 1}
+    parent = Section.objects.create(name="parent")
+    for number in range(11):
+        Section.objects.create(name=str(number), parent=parent)
+    writes = [{"op": "delete", "model": "testapp.section", "pk": str(parent.pk)}]
+    text = refusal(WRITE, root, writes=writes)
+    assert text == (
+        "Write 1 of 1: What this changes is too much to show row by row. Nothing was changed. Narrow it down."
+    )
+    assert Section.objects.count() == 12
 
 
 def test_a_hidden_row_is_no_row_of_a_step(root):
