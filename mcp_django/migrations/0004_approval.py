@@ -8,7 +8,8 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('auth', '0012_alter_user_first_name_max_length'),
+        # Of whichever migrations the project runs.
+        migrations.swappable_dependency("auth.Group"),
         ('mcp_django', '0003_change'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
