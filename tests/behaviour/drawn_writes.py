@@ -111,6 +111,23 @@ class PageAdmin(admin.ModelAdmin):
     inlines = [PartInline]
 
 
+class SectionAdmin(admin.ModelAdmin):
+    """Changes other rows of the same table, which the call may save afterwards."""
+
+    def save_model(self, request: Any, obj: Any, form: Any, change: bool) -> None:
+        super().save_model(request, obj, form, change)
+        if obj.name.endswith(("1", "3", "5")):
+            library.Section.objects.filter(parent=obj).update(name=f"under {obj.name}")
+
+
+class CurrencyAdmin(admin.ModelAdmin):
+    """Changes rows of another table, which the call may save or delete afterwards."""
+
+    def save_model(self, request: Any, obj: Any, form: Any, change: bool) -> None:
+        super().save_model(request, obj, form, change)
+        odd.Bid.objects.filter(currency=obj).update(name=f"in {obj.name}")
+
+
 def tag_was_saved(sender: Any, instance: Any, **options: Any) -> None:
     """Count in the same row and in a table of another app, as receivers do."""
     library.Tag.objects.filter(pk=instance.pk).update(name=instance.name.lower())
@@ -126,11 +143,13 @@ for model, options in {
     fields.Guest: GuestAdmin,
     odd.Task: TaskAdmin,
     odd.Page: PageAdmin,
+    library.Section: SectionAdmin,
+    odd.Currency: CurrencyAdmin,
 }.items():
     pages.register(model, options)
-pages.register([library.Tag, library.Shelf, library.Section, library.Loan, library.Note, library.Placement])
+pages.register([library.Tag, library.Shelf, library.Loan, library.Note, library.Placement])
 pages.register([shop.Product, shop.Label, shop.Line, shop.Claim, shop.Shipment])
-pages.register([odd.Kind, odd.Currency, odd.Bid, fields.Club, fields.Place, fields.Restaurant, fields.Term])
+pages.register([odd.Kind, odd.Bid, fields.Club, fields.Place, fields.Restaurant, fields.Term])
 site = MCPSite("drawn", admin_site=pages)
 for model in (fields.Seat, fields.Night, fields.Sample, fields.Passport):
     site.register(model, ModelExposure, fields="__all__")
@@ -380,13 +399,15 @@ class Writes:
         known = {**self.values[label], **self.needed.get(label, {})}
         return {name: value() for name, value in known.items()}
 
-    def drawn(self) -> DrawnCall:
-        """Return one call."""
-        kinds: list[Callable[[], DrawnCall]] = [
+    def drawn(self, *kinds: str) -> DrawnCall:
+        """Return one call, of one of these kinds if any are given."""
+        if kinds:
+            return getattr(self, self.draw.choice(kinds))()
+        every: list[Callable[[], DrawnCall]] = [
             *(self.create, self.update, self.update, self.inlines, self.inlines, self.named, self.named),
             *(self.alike, self.expressed, self.delete, self.delete, self.delete_many, self.several, self.several),
         ]
-        return self.draw.choice(kinds)()
+        return self.draw.choice(every)()
 
     def create(self) -> DrawnCall:
         label = self.draw.choice(self.labels)

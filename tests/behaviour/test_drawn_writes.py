@@ -1,6 +1,7 @@
 """Drawn writes: what a dry run shows is what the write does; it leaves nothing; and what was written is taken back.
 
-``DRAWN_WRITES`` is how many are drawn; each is known by its number, so that one that fails can be drawn again.
+``DRAWN_WRITES`` is how many are drawn, ``DRAWN_WRITES_CHANGED`` how many with a change before they are taken back that
+stops it or does not. Each is known by its number, so that one that fails can be drawn again.
 """
 
 import os
@@ -36,7 +37,10 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*:DeprecationWarning", "ignore:.*:PendingDeprecationWarning"),
 ]
 WRITES = int(os.environ.get("DRAWN_WRITES", drawn(80)))
+CHANGED = int(os.environ.get("DRAWN_WRITES_CHANGED", drawn(28)))
 FIRST = int(os.environ.get("DRAWN_WRITES_FROM", 0))
+# Number of writes that are drawn to find one for a change of some kind.
+ATTEMPTS = 60
 SET = "(set when written)"
 TABLES = tables_of("testapp", "inlineapp", "oddapp", "fieldapp", "fileapp")
 Dump = dict[str, dict[str, dict[str, Any]]]
@@ -74,11 +78,11 @@ def client(trigger: None, settings: Any) -> Iterator[MCPClient]:
 class DrawnWrite:
     """One write that is drawn, tried, made and taken back."""
 
-    def __init__(self, client: MCPClient, number: int) -> None:
+    def __init__(self, client: MCPClient, seed: int | str, kinds: Sequence[str] = ()) -> None:
         self.client = client
-        self.draw = random.Random(number)
+        self.draw = random.Random(seed)
         self.writes = Writes(World(self.draw))
-        self.call = self.writes.drawn()
+        self.call = self.writes.drawn(*kinds)
         self.before = dump(TABLES)
         self.shown: Mapping[str, Any] = {}
         self.records: dict[tuple[str, str], Any] = {}
@@ -188,16 +192,16 @@ class DrawnWrite:
             answer = self.client.call("undo_change", **arguments, confirm_token=token)
         return answer.text if answer.is_error else ""
 
-    def check_taken_back(self, other: tuple[str, str, str] | None = None) -> None:
-        """Assert that all is as it was, but what was named, and one cell that has changed since."""
+    def check_taken_back(self, after: Dump | None = None, since: Dump | None = None) -> None:
+        """Assert that all is as it was, but what was named, and what has changed between two dumps."""
         also = self.shown.get("also_written", ())
         now = dump(TABLES)
         for table, rows in self.before.items():
             if table in also:
                 continue
             old = {key: dict(row) for key, row in rows.items()}
-            if other is not None and other[0] == table:
-                old[other[1]][other[2]] = now[table][other[1]][other[2]]
+            if after is not None and since is not None:
+                apply_changes(old, after[table], since[table])
             assert same(old, now[table]), (table, difference_of(old, now[table]))
 
 
@@ -222,42 +226,64 @@ def test_what_a_dry_run_shows_is_done_and_taken_back(client: MCPClient, number: 
     assert bool(change.cannot_undo) == ("cannot_undo" in write.shown)
     if change.cannot_undo:
         return
-    difference = stored_difference(change)
-    meanwhile = Meanwhile(write.draw, difference)
-    if number % 4 == 0 and meanwhile.happens():
-        since = dump(TABLES)
-        refused = write.take_back(change.pk)
-        assert bool(refused) == meanwhile.stops, (meanwhile.what, refused)
-        if refused:
-            assert same(since, dump(TABLES)), "a refused undo has left something"
-        else:
-            write.check_taken_back(meanwhile.other)
-        return
     refused = write.take_back(change.pk)
     assert not refused, refused
     write.check_taken_back()
 
 
+@pytest.mark.parametrize("number", range(FIRST, FIRST + CHANGED))
+def test_what_has_changed_in_between_stops_exactly_what_it_must(client: MCPClient, number: int) -> None:
+    kind = Meanwhile.KINDS[number % len(Meanwhile.KINDS)]
+    for attempt in range(ATTEMPTS):
+        # What was drawn for nothing goes away again.
+        with transaction.atomic():
+            if has_been_stopped(DrawnWrite(client, f"{number}-{attempt}", Meanwhile.WRITES.get(kind, ())), kind):
+                return
+            transaction.set_rollback(True)
+    raise AssertionError(f"no write was drawn for {kind}")
+
+
+def has_been_stopped(write: DrawnWrite, kind: str) -> bool:
+    """Make a write and then a change of this kind, and assert that it stops the undo where it must; return whether
+    there was anything to change."""
+    write.rehearse()
+    done = write.perform()
+    number = None if done.is_error else done.structured.get("change")
+    change = Change.objects.filter(pk=number).exclude(footprint=b"").first()
+    if change is None:
+        return False
+    after = dump(TABLES)
+    meanwhile = Meanwhile(write.draw, stored_difference(change))
+    if not getattr(meanwhile, kind)():
+        return False
+    since = dump(TABLES)
+    assert not same(after, since), "nothing has changed"
+    refused = write.take_back(change.pk)
+    assert bool(refused) == meanwhile.stops, (kind, write.call, refused)
+    if refused:
+        assert same(since, dump(TABLES)), "a refused undo has left something"
+    else:
+        write.check_taken_back(after, since)
+    return True
+
+
 class Meanwhile:
-    """A change between a write and its undo: ``stops`` says whether it stands in the way, ``other`` is the cell that
-    has changed, as table, key and column."""
+    """A change between a write and its undo: ``stops`` says whether it stands in the way."""
+
+    KINDS = ("recorded_column", "other_column", "child", "other_child", "unique_value", "other_value", "target")
+    # Which writes have what such a change is about; others may too.
+    WRITES: Mapping[str, Sequence[str]] = {
+        "other_column": ("update", "named", "alike", "expressed", "several"),
+        "child": ("create", "several", "named"),
+        "other_child": ("update", "named", "alike", "inlines", "several"),
+        "unique_value": ("update", "named", "delete", "delete_many", "several"),
+        "target": ("delete", "delete_many", "several", "inlines"),
+    }
 
     def __init__(self, draw: random.Random, difference: StoredDifference) -> None:
         self.draw = draw
         self.difference = difference
-        self.what = ""
         self.stops = True
-        self.other: tuple[str, str, str] | None = None
-
-    def happens(self) -> bool:
-        """Change something; return whether there was anything of a kind that is drawn."""
-        kinds = [self.recorded_column, self.other_column, self.child, self.unique_value, self.target]
-        self.draw.shuffle(kinds)
-        for kind in kinds:
-            self.what = kind.__name__
-            if kind():
-                return True
-        return False
 
     def rows(self) -> Iterator[tuple[Any, Key, Any, Any]]:
         found = [
@@ -289,11 +315,19 @@ class Meanwhile:
                 name = self.draw.choice(names)
                 self._set(model, key, name)
                 self.stops = False
-                self.other = model._meta.db_table, key_text(key), name
                 return True
         return False
 
     def child(self) -> bool:
+        """Add a row to one that the write has made."""
+        return self._add_child(is_new=True)
+
+    def other_child(self) -> bool:
+        """Add a row to one that stays."""
+        self.stops = False
+        return self._add_child(is_new=False)
+
+    def _add_child(self, *, is_new: bool) -> bool:
         makers: dict[Any, Any] = {
             Book: lambda row: Loan.objects.create(book_id=row.pk, borrower="x", due="2030-01-01T00:00:00Z"),
             Author: lambda row: Book.objects.create(title="x", author=row, isbn="taken", price=1),
@@ -302,11 +336,17 @@ class Meanwhile:
             Currency: lambda row: Bid.objects.create(name="x", currency=row),
             Order: lambda row: Note.objects.create(order=row, text="x"),
         }
-        for model, key, before, _ in self.rows():
-            if before is None and model in makers:
+        for model, key, before, after in self.rows():
+            if (before is None) == is_new and after is not None and model in makers:
                 makers[model](row_of(model, key))
                 return True
         return False
+
+    def other_value(self) -> bool:
+        """Add a row of the same table with values that no row had."""
+        self.stops = False
+        Tag.objects.bulk_create([Tag(name="no row had it")])
+        return True
 
     def unique_value(self) -> bool:
         uniques = {Book: "isbn", Tag: "name", Order: "number"}
@@ -398,6 +438,17 @@ def canonical(value: Any) -> Any:
 def difference_of(old: Mapping[str, Any], new: Mapping[str, Any]) -> Any:
     keys = {*old, *new}
     return {key: (old.get(key), new.get(key)) for key in keys if repr(old.get(key)) != repr(new.get(key))}
+
+
+def apply_changes(rows: dict[str, dict[str, Any]], one: Mapping[str, Any], other: Mapping[str, Any]) -> None:
+    """Change rows of a table as they differ between two dumps."""
+    for key, (old, new) in difference_of(one, other).items():
+        if new is None:
+            rows.pop(key, None)
+        elif old is None:
+            rows[key] = dict(new)
+        else:
+            rows[key].update({name: value for name, value in new.items() if repr(old[name]) != repr(value)})
 
 
 def differing_keys(before: Mapping[str, Any], after: Mapping[str, Any]) -> set[str]:
