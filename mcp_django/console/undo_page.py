@@ -142,7 +142,6 @@ def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
     wire = trial.difference.to_wire()
     shown = {
         "tables": tables_of(wire, undo.site),
-        "more_rows": wire.get("more_rows", 0),
         "others": trial.difference.others,
         "pin": trial.pin,
     }

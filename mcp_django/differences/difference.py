@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
 from django.contrib.admin.utils import model_ngettext
+from django.utils.translation import gettext_noop
 
 from ..context.confirmation import one_line, quoted
 from ..orm.access import ModelAccess
@@ -18,10 +19,10 @@ Kind = str
 Telling = Callable[[str], str]
 
 # Value of a column that the database or the project sets only when the row is really written.
-SET_WHEN_WRITTEN: Final = "(set when written)"
+SET_WHEN_WRITTEN: Final = gettext_noop("(set when written)")
 # What is said of a row that the write takes out of the caller's sight, or brings into it.
-LEAVES: Final = "no longer visible to you"
-APPEARS: Final = "visible to you"
+LEAVES: Final = gettext_noop("no longer visible to you")
+APPEARS: Final = gettext_noop("visible to you")
 # Maximum characters of a value, and number of columns of one row, in a sentence.
 MAX_VALUE: Final = 40
 MAX_COLUMNS: Final = 4

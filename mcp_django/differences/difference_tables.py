@@ -1,31 +1,58 @@
-"""The difference of a write for people, from its JSON as it was kept: one table a model, and what happens besides."""
+"""The difference of a write for people, from its JSON as it was kept: a table for each model and kind of change.
+
+What this package itself has written into it is translated.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import takewhile
 from typing import Any, Final
 
 import orjson
+from django.contrib.admin.utils import label_for_field
 from django.core.exceptions import FieldDoesNotExist
+from django.db.models import Model
+from django.template.defaultfilters import yesno
+from django.utils.translation import gettext, gettext_lazy
+
+from ..emulation.action_calls import NOT_TRIED
+from .difference import APPEARS, ELLIPSIS, LEAVES, SET_WHEN_WRITTEN
+from .trials import FILES_UNTRIED, HOOKS_UNTRIED, KEYS_UNTRIED, MAILED
+from .visible_tables import OTHER_TABLES
 
 KINDS: Final = ("changed", "added", "deleted")
-# Maximum characters of a value.
+# Maximum characters of a value, of an argument, and of what two long values have in common before they differ.
 MAX_VALUE: Final = 300
+MAX_ARGUMENT: Final = 2_000
+MAX_COMMON: Final = 60
 NOTHING: Final = "-"
 # Members of what is shown of a call that was not tried, which are listed.
 LISTED: Final = ("arguments", "filled_in", "shown")
 # Members of a difference that tell what happens besides to the rows, and their names.
 BESIDES: Final = {
-    "also_written": "Also writes, which is not taken back",
-    "mails": "Mails",
-    "on_commit": "Runs afterwards",
-    "messages": "Messages",
+    "also_written": gettext_lazy("Also writes, which is not taken back"),
+    "mails": gettext_lazy("Mails"),
+    "on_commit": gettext_lazy("Runs afterwards"),
+    "messages": gettext_lazy("Messages"),
 }
+# Texts of this package in a difference; "{}" stands for what differs.
+OWN_TEXTS: Final = (
+    SET_WHEN_WRITTEN,
+    LEAVES,
+    APPEARS,
+    NOT_TRIED,
+    HOOKS_UNTRIED,
+    FILES_UNTRIED,
+    KEYS_UNTRIED,
+    MAILED,
+    OTHER_TABLES,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class TableCell:
-    """A column before and after, as text; ``name`` is the column's in words."""
+    """A column before and after, as text; ``name`` is the column's in words. A row that is added has only ``after``."""
 
     name: str
     before: str
@@ -34,26 +61,35 @@ class TableCell:
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """A row, or a row of an inline of the row above; ``kind`` is what happens to it."""
+    """A row, or a row of the inline with the name ``inline`` of the row above; ``kind`` is what happens to it, and
+    ``note`` says that it comes into sight or leaves it."""
 
     kind: str
     label: str
     cells: Sequence[TableCell]
     inline: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class DifferenceTable:
-    """The rows of one model; ``counts`` are pairs of kind and number of all rows that differ."""
+    """The rows of one model to which the same happens; ``count`` is the number of all of them, and ``rows`` are the
+    first, each with those of its inlines after it."""
 
     name: str
-    counts: Sequence[tuple[str, int]]
+    kind: str
+    count: int
     rows: Sequence[TableRow]
 
     @property
     def has_cells(self) -> bool:
         """Whether columns are shown of one of the rows."""
         return any(row.cells for row in self.rows)
+
+    @property
+    def more(self) -> int:
+        """The number of rows that are not shown."""
+        return self.count - sum(1 for row in self.rows if not row.inline)
 
 
 class ShownCall:
@@ -78,17 +114,12 @@ class ShownCall:
         return tables_of(self._difference, self._site)
 
     @property
-    def more_rows(self) -> int:
-        """The number of rows that are not in the tables."""
-        return int(self._difference.get("more_rows", 0))
-
-    @property
     def others(self) -> int:
         """The number of rows that the caller does not see."""
         return int(self._difference.get("counts", {}).get("other", 0))
 
     @property
-    def besides(self) -> list[tuple[str, list[str]]]:
+    def besides(self) -> list[tuple[Any, list[str]]]:
         """What happens besides to the rows: pairs of a name and texts."""
         return [(name, _texts(self._difference[key])) for key, name in BESIDES.items() if self._difference.get(key)]
 
@@ -100,17 +131,27 @@ class ShownCall:
     @property
     def given(self) -> list[tuple[str, str]]:
         """The arguments of a call that was not tried: pairs of name and value."""
-        return [(name, in_words(value)) for part in LISTED for name, value in (self._shown.get(part) or {}).items()]
+        given = [item for part in LISTED for item in (self._shown.get(part) or {}).items()]
+        return [(name, _cut(in_words(value), most=MAX_ARGUMENT)) for name, value in given]
 
     @property
-    def not_tried(self) -> Sequence[str]:
+    def not_tried(self) -> list[str]:
         """What was not tried."""
-        return self._difference.get("not_tried") or self._shown.get("not_tried") or ()
+        return list(map(translated, self._difference.get("not_tried") or self._shown.get("not_tried") or ()))
 
 
 def _texts(items: Sequence[Any]) -> list[str]:
     """Return what happens besides as texts; a message of a hook is an object."""
-    return [str(item.get("text", "")) if isinstance(item, Mapping) else str(item) for item in items]
+    return [str(item.get("text", "")) if isinstance(item, Mapping) else translated(str(item)) for item in items]
+
+
+def translated(text: str) -> str:
+    """Return a text of this package in the active language, any other as it is."""
+    for own in OWN_TEXTS:
+        start, place, end = own.partition("{}")
+        if text == own or (place and text.startswith(start) and text.endswith(end)):
+            return gettext(own).format(text[len(start) : len(text) - len(end)])
+    return text
 
 
 def tables_of(difference: Mapping[str, Any], site: Any) -> list[DifferenceTable]:
@@ -122,49 +163,101 @@ def tables_of(difference: Mapping[str, Any], site: Any) -> list[DifferenceTable]
             # Rows of models that the caller does not see.
             continue
         exposure = site.exposures_by_label.get(label)
-        opts = exposure.opts if exposure is not None else None
-        rows = [row for kind in KINDS for row in _rows(kind, difference.get(kind, {}).get(label, ()), opts)]
-        name = str(opts.verbose_name_plural) if opts is not None else label
-        found.append(DifferenceTable(name, list(counts.items()), rows))
+        names = Names(exposure.model, exposure.model_admin) if exposure is not None else Names()
+        for kind in KINDS:
+            if kind in counts:
+                rows = difference.get(kind, {}).get(label, ())
+                found.append(DifferenceTable(names.title(label), kind, counts[kind], list(_rows(kind, rows, names))))
     return found
 
 
-def _rows(kind: str, rows: Sequence[Any], opts: Any) -> Iterator[TableRow]:
+class Names:
+    """The names of a model and its columns in words, and of its values; without a model, those of the difference."""
+
+    def __init__(self, model: type[Model] | None = None, admin: Any = None) -> None:
+        self.model = model
+        self.admin = admin
+
+    def title(self, name: str) -> str:
+        """Return what several rows of the model are called."""
+        return name if self.model is None else str(self.model._meta.verbose_name_plural)
+
+    def of_inline(self, relation: str) -> "Names":
+        """Return the names of the rows of an inline, which is called like the relation to them."""
+        if self.model is None:
+            return Names()
+        opts = self.model._meta
+        models = {link.get_accessor_name(): link.related_model for link in opts.related_objects}
+        models |= {field.name: field.related_model for field in opts.private_fields}
+        return Names(models.get(relation))
+
+    def column(self, name: str) -> str:
+        """Return what a column is called."""
+        if self.model is None:
+            return name
+        try:
+            return str(label_for_field(name, self.model, self.admin))
+        except AttributeError:
+            # It is an attribute of the exposure.
+            return name.replace("_", " ")
+
+    def value(self, name: str, value: Any) -> str:
+        """Return the value of a column as text: of related rows their labels, of a choice its name."""
+        field = self._field(name)
+        choices = dict(getattr(field, "flatchoices", ()))
+        if isinstance(value, str | int) and value in choices:
+            return str(choices[value])
+        if field is not None and field.is_relation and isinstance(value, list):
+            pairs = value if field.many_to_many else [value]
+            return in_words(", ".join(str(label or key) for key, label in pairs))
+        return in_words(value)
+
+    def _field(self, name: str) -> Any:
+        try:
+            return self.model._meta.get_field(name) if self.model is not None else None
+        except FieldDoesNotExist:
+            return None
+
+
+def _rows(kind: str, rows: Sequence[Any], names: Names) -> Iterator[TableRow]:
     for row in rows:
         if kind == "deleted":
             yield TableRow(kind, str(row[1]), ())
             continue
-        cells = list(_cells(row["columns"], kind, opts))
-        if note := row.get("note"):
-            cells.append(TableCell(note, NOTHING, NOTHING))
-        yield TableRow(kind, str(row["label"]), cells)
+        cells = list(_cells(row["columns"], kind, names))
+        yield TableRow(kind, str(row["label"]), cells, note=translated(row.get("note", "")))
         for inline, items in row.get("inlines", {}).items():
+            of_inline = names.of_inline(inline)
             for item in items:
                 of_item = next(name for name in KINDS if name in item)
-                cells = [] if of_item == "deleted" else list(_cells(item[of_item], of_item, None))
-                yield TableRow(of_item, str(item.get("pk", "")), cells, inline)
+                cells = [] if of_item == "deleted" else list(_cells(item[of_item], of_item, of_inline))
+                yield TableRow(of_item, str(item.get("pk", "")), cells, of_inline.title(inline))
 
 
-def _cells(columns: Mapping[str, Any], kind: str, opts: Any) -> Iterator[TableCell]:
+def _cells(columns: Mapping[str, Any], kind: str, names: Names) -> Iterator[TableCell]:
     for name, value in columns.items():
-        before, after = value if kind == "changed" else (None, value)
-        yield TableCell(_name(name, opts), in_words(before), in_words(after))
-
-
-def _name(name: str, opts: Any) -> str:
-    if opts is None:
-        return name
-    try:
-        return str(getattr(opts.get_field(name), "verbose_name", name))
-    except FieldDoesNotExist:
-        return name
+        if kind == "changed":
+            before, after = (names.value(name, side) for side in value)
+            alike = takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False))
+            skipped = max(0, sum(1 for _ in alike) - MAX_COMMON)
+            yield TableCell(names.column(name), _cut(before, skipped), _cut(after, skipped))
+        else:
+            yield TableCell(names.column(name), "", _cut(names.value(name, value)))
 
 
 def in_words(value: Any) -> str:
-    """Return a JSON value as text for people; of a related row its label."""
-    if isinstance(value, list) and len(value) == 2 and isinstance(value[1], str):
-        value = value[1]
+    """Return a JSON value as text for people."""
     if value is None or value == "":
         return NOTHING
-    text = value if isinstance(value, str) else orjson.dumps(value, default=str).decode()
-    return text if len(text) <= MAX_VALUE else f"{text[:MAX_VALUE]}…"
+    if isinstance(value, bool):
+        return str(yesno(value))
+    return translated(value) if isinstance(value, str) else orjson.dumps(value, default=str).decode()
+
+
+def _cut(text: str, skipped: int = 0, most: int = MAX_VALUE) -> str:
+    """Return a text, if it is long without so many first characters, and without what is too long after them."""
+    if len(text) <= most:
+        return text
+    start = ELLIPSIS if skipped else ""
+    end = ELLIPSIS if len(text) - skipped > most else ""
+    return f"{start}{text[skipped : skipped + most]}{end}"

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Final
 from django.db import router
 from django.db.models import Model
 from django.utils import timezone
+from django.utils.translation import gettext_noop
 
 from ..conf import settings
 from ..context.request import MCPRequest
@@ -26,9 +27,11 @@ from .writes import Write
 UNDO_OFF: Final = "The project keeps nothing to take changes of this model back."
 # Why a change cannot be taken back of which some new rows may be old ones, which a hook has moved.
 UNSURE: Final = "A hook of the project may have moved rows that were there before."
-HOOKS_UNTRIED: Final = "hooks of the project"
-FILES_UNTRIED: Final = "files ({})"
-KEYS_UNTRIED: Final = "foreign keys of {}"
+HOOKS_UNTRIED: Final = gettext_noop("hooks of the project")
+FILES_UNTRIED: Final = gettext_noop("files ({})")
+KEYS_UNTRIED: Final = gettext_noop("foreign keys of {}")
+# What is told of a mail.
+MAILED: Final = gettext_noop("a mail to {}")
 UNTRIABLE: Final = "What this changes is too much to show row by row. Nothing was changed. Narrow it down."
 
 
@@ -50,7 +53,7 @@ def told_of(rehearsal: Rehearsal) -> dict[str, Any]:
         "also_written": told_tables(rehearsal, rehearsal.also_written),
         "on_commit": rehearsal.callbacks,
         # Not its text: it may hold what the caller does not see.
-        "mails": [f"a mail to {mail.recipients}" for mail in rehearsal.mails],
+        "mails": [MAILED.format(mail.recipients) for mail in rehearsal.mails],
     }
     return {name: value for name, value in told.items() if value}
 

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from django.db import connections, router
+from django.utils.translation import gettext_noop
 
 from ..orm.access import access_of
 from .cascades import with_parents
 from .rehearsals import OTHER_STATEMENTS, Rehearsal
 from .statements import table_name
 
-OTHER_TABLES: Final = "other tables"
+OTHER_TABLES: Final = gettext_noop("other tables")
 
 
 def told_tables(rehearsal: Rehearsal, names: Sequence[str]) -> list[str]:

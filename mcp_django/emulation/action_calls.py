@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Final
 from django.db import router, transaction
 from django.db.models import Model
 from django.http import HttpResponseBase
+from django.utils.translation import gettext_noop
 
 from ..context.confirmation import Confirmation, DirectAnswers, quoted
 from ..context.person_consent import CHANGED, confirmation_class, digest_of, needs_person
@@ -48,7 +49,7 @@ MAX_ARGUMENTS: Final = 1_000
 SELECT_ACROSS: Final = "select_across"
 HELD_BACK: Final = "Its file is not shown, because it may hold columns that are hidden from you."
 FILL_IN: Final = "Nothing has been changed yet. Call again with form filled in as the user wants it."
-NOT_TRIED: Final = "the action"
+NOT_TRIED: Final = gettext_noop("the action")
 UNUSED_FORM: Final = "The action asked nothing, so form was not used."
 FAILED: Final = "The action reports an error. What it changed before that has been kept, as in the admin."
 
