@@ -84,21 +84,34 @@ class PersonRequest:
         """Return the answer to a call that waits or was decided before, None for a call that is new; or a coroutine
         function that returns it after some seconds, for a user who is looking at the page.
 
-        Raises ``Declined`` if the user did not want to open the page; the request is then withdrawn.
+        Raises:
+            InputRequired: it waits, and the client opens its page for the user, who may have closed it.
+            Declined: the user did not want to open the page; the request is then withdrawn.
         """
         found = self.changes.repeated(self.digest)
         if found is None:
             return None
         mcp = self.request.mcp
         question = self._question(found)
-        if found.change.state != State.WAITING or mcp.answers.get(question) is None:
+        if found.change.state != State.WAITING:
             return self.outcome(found)
+        if mcp.answers.get(question) is None:
+            if not mcp.can("elicitation.url"):
+                return self.outcome(found)
+            mcp.record.settle("asked")
+            raise InputRequired([question])
         try:
             mcp.answers.settle(question, mcp.version, lambda content: None)
-        except Declined:
+        except Declined as answer:
+            if answer.action != "decline":
+                # The page may be open already, from an earlier call: it still has the decision.
+                return self.outcome(found)
             # Nobody has decided: the same call may ask again.
             found.claim(State.WAITING, State.WITHDRAWN, outcome="The user did not open the page.")
             raise
+        except ToolError:
+            # The client cannot open the page after all: it gets the link.
+            return self.outcome(found)
         # The page was opened, which is no yes.
         return partial(self._wait, found)
 

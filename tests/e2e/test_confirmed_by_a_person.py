@@ -14,7 +14,7 @@ import httpx2
 import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
-from mcp.types import ElicitResult
+from mcp.types import ElicitResult, ErrorData
 
 from tests.e2e.orm import Orm, orm_of
 from tests.e2e.python_client import TIMEOUT, call, text_of
@@ -121,6 +121,34 @@ async def test_a_client_that_cannot_open_pages_shows_the_link(server: Server, to
 
 
 @pytest.mark.parametrize("era", ERAS)
+async def test_a_repetition_opens_the_page_again(server: Server, token: str, orm: Orm, era: str) -> None:
+    update = update_of(f"again {era}")
+    person = Person(server)
+
+    async def close(context: Any, params: Any) -> ElicitResult:
+        person.asked.append(params.url)
+        return ElicitResult(action="cancel")
+
+    async with connected(server, token, era, elicitation_callback=close) as client:
+        waiting = await call(client, "update_record", **update)
+        assert waiting["state"] == "waiting"
+    async with connected(server, token, era, elicitation_callback=person.decide) as client:
+        done = await call(client, "update_record", **update)
+    assert person.asked == [waiting["url"], waiting["url"]]
+    assert done["rows"] == written(orm, f"again {era}") > 0
+
+
+async def test_a_client_that_fails_to_open_the_page_gets_the_link(server: Server, token: str) -> None:
+    async def fail(context: Any, params: Any) -> ErrorData:
+        return ErrorData(code=-32602, message="no such mode")
+
+    async with connected(server, token, "legacy", elicitation_callback=fail) as client:
+        waiting = await call(client, "update_record", **update_of("failed"))
+    assert waiting["state"] == "waiting"
+    assert "/confirm/" in waiting["url"]
+
+
+@pytest.mark.parametrize("era", ERAS)
 async def test_a_client_that_says_yes_to_everything_confirms_nothing(
     server: Server, token: str, orm: Orm, era: str
 ) -> None:
@@ -135,15 +163,19 @@ async def test_a_client_that_says_yes_to_everything_confirms_nothing(
                 assert send(params.url).status_code in (302, 403)
         return ElicitResult(action="accept")
 
-    async with connected(server, token, era, elicitation_callback=accept) as client:
+    async with (
+        connected(server, token, era, elicitation_callback=accept) as client,
+        connected(server, token, era) as showing,
+    ):
         tried = await call(client, "update_record", **update, dry_run=True)
         known.append(tried["version"])
         first = asyncio.create_task(call(client, "update_record", **update))
+        await asyncio.sleep(1)
         for text in known:
-            waiting = await call(client, "update_record", **update, confirm_token=text)
+            waiting = await call(showing, "update_record", **update, confirm_token=text)
             assert waiting["state"] == "waiting"
             known.extend({str(value) for value in waiting.values()} - set(known) if len(known) < 8 else ())
-        assert (await first)["state"] == "waiting"
+        assert await first == waiting
     assert not written(orm, f"forged {era}")
 
 

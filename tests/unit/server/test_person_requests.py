@@ -187,7 +187,7 @@ def test_a_tool_with_a_schema_tells_it_as_text(caller):
 # Clients that open pages
 
 
-def test_a_client_that_opens_pages_is_asked_to_once(root):
+def test_a_client_that_opens_pages_is_asked_to_by_each_repetition(root, trials):
     caller = MCPClient(root, capabilities=BY_URL)
     book = make_book("Dune")
     params = {"name": "delete_record", "arguments": {**BOOK, "pk": book.pk}}
@@ -196,8 +196,22 @@ def test_a_client_that_opens_pages_is_asked_to_once(root):
     assert question["params"]["mode"] == "url"
     assert question["params"]["url"].endswith(f"/mcp/confirm/{change().pk}")
     assert "Dune" in question["params"]["message"]
-    # The same call again is not asked a second time.
-    assert caller.request("tools/call", **params)["structuredContent"]["state"] == "waiting"
+    # The user may have closed the page: the same call opens it again, and makes no second request.
+    again = caller.request("tools/call", **params)
+    assert list(again["inputRequests"].values()) == [question]
+    assert trials == [1]
+    say(signed_in(root), f"/mcp/confirm/{change().pk}")
+    assert caller.request("tools/call", **params)["structuredContent"]["deleted"] is True
+
+
+def test_a_client_whose_user_has_closed_the_question_gets_the_link(root):
+    caller = MCPClient(root, capabilities=BY_URL, answers={"person": {"action": "cancel"}})
+    book = make_book("Dune")
+    page = page_of(caller.call("delete_record", **BOOK, pk=book.pk))
+    # A page that is open from an earlier call still has the decision.
+    assert page_of(caller.call("delete_record", **BOOK, pk=book.pk)) == page
+    say(signed_in(root), page)
+    assert not Book.objects.exists()
 
 
 def test_opening_the_page_is_no_yes_and_the_call_waits_for_one(root, monkeypatch):
