@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
 from typing import Any, Final, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 from zoneinfo import ZoneInfo
 
 import django
@@ -151,6 +151,19 @@ class Switches(Page):
         return newest(MAX_TOLD)
 
 
+def may_undo_others(user: Any) -> bool:
+    """Return whether a user may take back changes of others, if they have the rights of their rows."""
+    return bool(user.has_perm("mcp_django.undo_change"))
+
+
+class ClientTimes(Page):
+    """The page that takes back a client's time, for users who may take back changes of others."""
+
+    def may_open(self, request: HttpRequest) -> bool:
+        """Return whether the user may view calls, and take back changes of others."""
+        return may_undo_others(request.user) and super().may_open(request)
+
+
 # The pages in the order of their tabs.
 PAGES: Final = (
     Page("overview", gettext_lazy("Overview"), "overview_charts.show", READ, is_local=True),
@@ -166,6 +179,11 @@ PAGES: Final = (
 CALL: Final = Page("call", gettext_lazy("Call"), "call_page.show", READ, is_local=True)
 # The page that takes a change back, which has no tab either.
 UNDO: Final = Page("undo", gettext_lazy("Take back"), "undo_page.respond", is_local=True)
+
+# The page that takes back what a client wrote in a time: likewise.
+CLIENT_TIME: Final = ClientTimes(
+    "client_time", gettext_lazy("A client's time"), "client_time_page.respond", is_local=True
+)
 
 
 class ReadOnlyAdmin(ModelAdmin):  # type: ignore[type-arg]
@@ -189,12 +207,17 @@ class Home(ModelAdmin):  # type: ignore[type-arg]
 
     def get_urls(self) -> list[URLPattern]:
         """Return a URL pattern for each page, before those of rows."""
-        pages = [*self.pages, replace(UNDO, home=self)]
+        pages = [*self.pages, *(replace(page, home=self) for page in (UNDO, CLIENT_TIME))]
         own = [path(f"{page.name}/", self.admin_site.admin_view(page.view), name=page.url_name) for page in pages]
         urls: list[URLPattern] = [*own, *super().get_urls()]
         for each in urls:
             each.callback = self.in_zone(each.callback)
         return urls
+
+    def client_time_url(self, request: HttpRequest, **filled_in: str) -> str:
+        """Return the URL of the page of a client's time with what is filled in, "" if the user may not open it."""
+        page = replace(CLIENT_TIME, home=self)
+        return f"{page.url}?{urlencode(filled_in)}" if page.may_open(request) else ""
 
     def find_zone(self, name: str) -> ZoneInfo | None:
         """Return the time zone of this name, None if there is no such zone."""

@@ -27,6 +27,7 @@ from ..models import CallEntry
 from ..templatetags.mcp_console import Outcome
 from .call_log_admin import BODIES
 from .call_query import CallQuery
+from .client_time_page import link_to
 from .console_pages import Home, Page
 from .undo_page import changes_of
 
@@ -258,4 +259,5 @@ def show(page: Page, request: HttpRequest) -> HttpResponseBase:
     entries = list(written(page.home, request, conversation.calls))
     context = {"conversation": conversation, "doubts": doubts, "written": entries}
     context["changes"] = list(changes_of(page.home, request, conversation.calls))
+    context["time_url"] = link_to(page.home, request, conversation.calls)
     return page.render(request, context, "conversation")

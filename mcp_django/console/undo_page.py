@@ -14,6 +14,7 @@ from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
+from ..context.request import MCPRequest
 from ..context.untrusted_text import plain
 from ..differences.difference_tables import tables_of
 from ..differences.kept_changes import KeptChange
@@ -22,19 +23,22 @@ from ..differences.undo import OthersChanges, Undo
 from ..differences.write_calls import WriteCall
 from ..exceptions import CallRefused, NotFound, ToolError
 from ..models import CallEntry, Change
+from ..operating.recorded_calls import RecordedCall
 from ..orm.access import access_of
 from ..orm.tool_arguments import Arguments
 from ..scopes import Scope
 from ..signin import SignIn
+from ..sites import MCPSite
 from ..transports.local_client import LocalClient
-from .console_pages import Home, Page
+from .console_pages import Home, Page, may_undo_others
 from .switches_page import way_back
 from .visibility_page import known_sites
 
-OTHERS: Final = "mcp_django.undo_change"
 VIEW: Final = "mcp_django.view_change"
 TOOL: Final = "undo_change"
 NAME: Final = "console"
+# What the log of calls has as the method.
+METHOD: Final = "console/undo"
 # Maximum number of changes that a page lists.
 MOST: Final = 100
 # The columns that they need.
@@ -45,7 +49,7 @@ INVISIBLE: Final = "You cannot see all models that it wrote."
 def may_take_back(user: Any, change: Change) -> bool:
     """Return whether the user may take back a change, if they have the rights of its rows: it is theirs, or they have
     the permission for those of others."""
-    return change.user == KeptChange.owner_of(user) or bool(user.has_perm(OTHERS))
+    return change.user == KeptChange.owner_of(user) or may_undo_others(user)
 
 
 def changes_of(home: Home, request: HttpRequest, calls: Iterable[CallEntry]) -> Iterator[dict[str, Any]]:
@@ -77,6 +81,13 @@ def changes_of(home: Home, request: HttpRequest, calls: Iterable[CallEntry]) -> 
         }
 
 
+def request_of(request: HttpRequest, site: MCPSite) -> MCPRequest:
+    """Return a request to a site by the user of a page, with their own rights."""
+    user: Any = request.user
+    facts = SignIn(request).facts()
+    return LocalClient(site, user, [Scope.WRITE], facts, name=NAME, is_signed_in=True).new_request()
+
+
 class UndoOnPage:
     """A change that a user takes back on a page."""
 
@@ -86,10 +97,7 @@ class UndoOnPage:
             raise Http404
         self.change = change
         self.site = site
-        user: Any = request.user
-        facts = SignIn(request).facts()
-        client = LocalClient(site, user, [Scope.WRITE], facts, name=NAME, is_signed_in=True)
-        self.request = client.new_request()
+        self.request = request_of(request, site)
         self.changes = OthersChanges(self.request)
 
     def trial(self) -> Trial:
@@ -101,10 +109,13 @@ class UndoOnPage:
 
     def run(self, pin: str) -> None:
         """Take it back. Raises ``ToolError`` if that is not possible, or would no longer do what was shown."""
-        try:
-            WriteCall(self._new, Arguments()).run_pinned(pin)
-        except NotFound:
-            raise ToolError(INVISIBLE) from None
+        change = self.change
+        recorded = RecordedCall(self.request)
+        with recorded.by_operator(METHOD, TOOL, model=change.model, arguments={"change": change.pk}):
+            try:
+                WriteCall(self._new, Arguments()).run_pinned(pin)
+            except NotFound:
+                raise ToolError(INVISIBLE) from None
 
     def _new(self) -> Undo:
         return Undo(access_of(self.request).get_model(self.change.model), TOOL, self.change.pk, self.changes)

@@ -412,6 +412,23 @@ class ApplicationAdmin(toolkit.ApplicationAdmin):
         except NoReverseMatch:
             return None
 
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        """Add the link to what the application wrote, for those who may take it back in the console."""
+        from ..models import CallEntry
+
+        fields = super().get_readonly_fields(request, obj)
+        console = self.admin_site._registry.get(CallEntry)
+        url_of = getattr(console, "client_time_url", None) if obj is not None else None
+        url = url_of(request, client=obj.client_id) if url_of is not None else ""
+        if not url:
+            return fields
+        obj.client_time_url = url
+        return [*fields, "written"]
+
+    @admin.display(description=_("What it changed"))
+    def written(self, application: Any) -> str:
+        return format_html('<a href="{}">{}</a>', application.client_time_url, gettext("A client's time"))
+
     @admin.display(description=_("name"), ordering="name")
     def called(self, application: Any) -> str:
         from .client_and_token_display import client_name, name_doubts

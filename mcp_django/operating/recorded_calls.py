@@ -8,8 +8,8 @@ import re
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from copy import copy
 from functools import partial
 from typing import Any, Final
@@ -21,7 +21,9 @@ from ..conf import settings
 from ..context.call_record import CallRecord
 from ..context.request import MCPRequest
 from ..context.untrusted_text import plain
+from ..exceptions import CallRefused, ToolError
 from ..protocol.eras import Call
+from ..protocol.errors import INTERNAL_ERROR
 from ..runtime.thread_pools import in_background
 from ..signals import call_finished, call_started
 from ..signin import FactName
@@ -97,6 +99,39 @@ class RecordedCall:
     def underway(self, call: Call) -> "Underway":
         """Return the context of a part of the call: its record and OpenTelemetry span are the current ones."""
         return Underway(self.request, call)
+
+    @contextmanager
+    def by_operator(
+        self, method: str, tool: str, *, model: str = "", arguments: Mapping[str, Any] | None = None
+    ) -> Iterator[None]:
+        """Record the block as a call that writes, and that no client makes: a person in the console, or a command.
+
+        Neither switches nor budgets hold it up: it takes back what clients did, perhaps while they are switched off.
+        """
+        record = self.record
+        self.describe_caller()
+        record.method = method
+        record.tool = tool
+        record.model = model
+        record.writes = True
+        if settings.CALL_LOG and settings.CALL_LOG["capture"] == "full":
+            record.arguments = arguments
+        current = CallRecord.current.set(record)
+        try:
+            with counted(record):
+                yield
+        except ToolError as error:
+            record.settle(error.outcome)
+            raise
+        except CallRefused as error:
+            record.settle(f"refused:{error.reason}", error.message)
+            raise
+        except BaseException:
+            record.settle(f"error:{INTERNAL_ERROR}")
+            raise
+        finally:
+            CallRecord.current.reset(current)
+            self.finish("ok")
 
     def refuse_if_off(self) -> None:
         """Raise ``CallRefused`` if an operator has switched the caller off."""

@@ -6,7 +6,7 @@ from typing import Any, Final
 from django.contrib.auth import get_user_model
 from django.contrib.auth.base_user import AbstractBaseUser
 
-from ..context.request import MCPRequest, local_request
+from ..context.request import Client, MCPRequest, local_request
 from ..exceptions import AuthenticationFailed, InsufficientScope
 from ..protocol.eras import Call, Rejected, classify, client_meta
 from ..protocol.messages import decode, encode
@@ -69,12 +69,14 @@ class LocalClient:
         self._user = LocalUser(site, user, scopes)
         self._facts = facts or {}
         self._kind = "person" if is_signed_in else ""
+        self._name = name
         self._meta = client_meta(name, capabilities=capabilities)
 
     def new_request(self) -> MCPRequest:
         """Return a request of the user, like those that hooks receive."""
         request = self._user.new_request()
         request.mcp.facts = self._facts
+        request.mcp.client = Client(self._name)
         request.mcp.record.kind = self._kind
         try:
             self._user.authorize(request)

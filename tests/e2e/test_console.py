@@ -48,23 +48,30 @@ from mcp_django.transports.local_client import LocalClient
 from example_project.shop.models import Supplier
 
 client = LocalClient(site, get_user_model().objects.get(username="admin"), ["mcp:write"])
-pk = Supplier.objects.order_by("pk")[0].pk
-for name in ("First", "<b>" + "LongestNameOfAll" * 4):
-    arguments = {"model": "shop.supplier", "pk": str(pk), "values": {"name": name}}
+pk, other = Supplier.objects.order_by("pk").values_list("pk", flat=True)[:2]
+for key, name in ((other, "Somebody"), (pk, "First"), (pk, "<b>" + "LongestNameOfAll" * 4)):
+    arguments = {"model": "shop.supplier", "pk": str(key), "values": {"name": name}}
     done = client.request("tools/call", name="update_record", arguments=arguments)["structuredContent"]
-    Change.objects.filter(pk=done["change"]).update(call=records[0].id.hex)
+    values = {"call": records[0].id.hex, "client_id": "client-0", "client_name": "Claude"}
+    Change.objects.filter(pk=done["change"]).update(**values)
+Supplier.objects.filter(pk=other).update(name="Somebody else")
+CallEntry.objects.filter(call_id=records[0].id.hex).update(site=site.name)
 print("change", done["change"])
 print("call", CallEntry.objects.get(call_id=records[0].id.hex).pk)
 """
+EVER = "since=2000-01-01T00:00&until=2999-01-01T00:00"
 PAGES = {
     "overview": ("overview/", "Calls by outcome"),
-    "calls": ("", "Calls found: 602"),
+    "calls": ("", "Calls found: 603"),
     "refused": ("?q=refused", "missing scope"),
     "call": ("{call}/change/", "Where the time went"),
     "conversations": ("conversations/", "Calls of one session"),
     "conversation": ("conversations/?call={call}", "Its calls"),
     "undo": ("undo/?change={change}", "Rows go back as they were"),
     "undo-conflict": ("undo/?change={earlier}", "was changed since"),
+    "client-time": ("client_time/?client=client-0", "You see what that is"),
+    "client-time-look": (f"client_time/?client=client-0&{EVER}&look=1", "Would be taken back (2)"),
+    "client-time-wrong": ("client_time/?client=client-7&since=x&until=x&look=1", "Enter a valid date/time."),
     "seen": ("seen/?user=warehouse", "query_records"),
     "seen-form": ("seen/?user=nobody-at-all", "There is no such user"),
     "try": ("try/", "Call a tool as yourself"),

@@ -2,19 +2,23 @@
 
 from collections.abc import Sequence
 from datetime import datetime, time
-from typing import Any
+from typing import Any, Final
 
 from django.core.management.base import CommandError, CommandParser
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
 from ...context.untrusted_text import plain
-from ...differences.client_times import ClientTime, Step
+from ...differences.client_times import ClientTime, Step, Writers
 from ...exceptions import ToolError
+from ...operating.recorded_calls import RecordedCall
 from ...problems import closest, nearest
 from ...scopes import Scope
 from ...transports.local_client import LocalClient
 from ..command_arguments import TableCommand, find_model, find_site, find_user
+
+# What the log of calls has as the method.
+METHOD: Final = "mcp_undo"
 
 
 class Command(TableCommand):
@@ -41,21 +45,28 @@ class Command(TableCommand):
         if begins >= ends:
             raise CommandError("--since is not before --until.")
         label = find_model(model)._meta.label_lower if model else ""
-        request = LocalClient(find_site(options["site"]), find_user(who), [Scope.WRITE]).new_request()
-        writes = ClientTime(request, client, begins, ends, user=options["user"], model=label)
-        _check_known(writes)
+        caller = LocalClient(find_site(options["site"]), find_user(who), [Scope.WRITE])
+
+        def written() -> ClientTime:
+            return ClientTime(caller.new_request(), client, begins, ends, user=options["user"], model=label)
+
+        look = written()
+        _check_known(look)
         try:
-            plan = writes.plan()
+            plan = look.plan()
             self._tell(plan)
             ready = [step for step in plan if not step.why_not]
             if ready and not options["dry_run"]:
                 if options["asks"] and not _confirmed(len(ready)):
                     raise CommandError("Nothing was changed.")
-                writes.run(plan)
+                # A request of its own: what was tried is not in its record.
+                writes = written()
+                with RecordedCall(writes.request).by_operator(METHOD, writes.TOOL, model=label, arguments=writes.told):
+                    writes.run(writes.pin(plan))
                 self.stdout.write(f"Taken back: {_counted(len(ready))}.")
         except ClientTime.TooMany as error:
             raise CommandError(
-                f"The client wrote {error.rows} rows in this time, and {writes.MAX_ROWS} is the most at once. Give a "
+                f"The client wrote {error.rows} rows in this time, and {look.MAX_ROWS} is the most at once. Give a "
                 "shorter time, a --user or a --model."
             ) from None
         except ToolError as error:
@@ -79,15 +90,17 @@ class Command(TableCommand):
 
 def _check_known(writes: ClientTime) -> None:
     """Raise ``CommandError`` if nothing is kept of such a client or user: that is no answer about this time."""
-    clients = writes.clients
-    if writes.client_id not in clients:
+    writers = Writers(writes.request)
+    client = writes.client_id
+    if client not in writers.clients:
         # People know the name, which is not verified: several clients may have it.
-        ids = {name: client_id for client_id, name in clients.items()} | {client_id: client_id for client_id in clients}
-        near = closest(writes.client_id, ids, 0.6)
+        ids = {name: key for key, name in writers.clients.items()} | {key: key for key in writers.clients}
+        near = closest(client, ids, 0.6)
         hint = "" if near is None else f" Did you mean {ids[near]!r}?"
-        raise CommandError(f"Nothing is kept that a client {writes.client_id!r} has written.{hint}")
-    if writes.user and writes.user not in (users := writes.users):
-        raise CommandError(f"Nothing is kept that was written for a user {writes.user!r}.{nearest(writes.user, users)}")
+        raise CommandError(f"Nothing is kept that a client {client!r} has written.{hint}")
+    user = writes.user
+    if user and user not in writers.users:
+        raise CommandError(f"Nothing is kept that was written for a user {user!r}.{nearest(user, writers.users)}")
 
 
 def _moment(name: str, text: str) -> datetime:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission
 from django.test import Client
 
@@ -168,3 +169,42 @@ def test_a_client_s_way_back_is_checked() -> None:
     number = renamed(root, make_author("Frank"))
     answer = confirm(browser_of(root), number, back="https://evil.example/")
     assert answer["Location"] == CALLS
+
+
+def test_what_is_taken_back_here_is_a_call_in_the_log(call_log: Any, settings: Any) -> None:
+    settings.MCP_DJANGO = {**settings.MCP_DJANGO, "CALL_LOG": {"capture": "full"}}
+    root = make_superuser()
+    author = make_author("Frank")
+    number = renamed(root, author)
+    browser = browser_of(root)
+    browser.get(page_of(number))
+    assert len(call_log()) == 1
+    confirm(browser, number)
+    entry = call_log()[-1]
+    assert (entry.method, entry.tool, entry.kind, entry.client_name) == (
+        "console/undo",
+        "undo_change",
+        "person",
+        "console",
+    )
+    assert (entry.user, entry.username, entry.model) == (str(root.pk), root.username, "testapp.author")
+    assert (entry.rows_changed, entry.outcome, entry.writes) == (1, "ok", True)
+    assert entry.arguments == f'{{"change":{number}}}'
+    change = Change.objects.get(undoes=number)
+    assert (change.call, change.client_name) == (entry.call_id, "console")
+    [key] = entry.history
+    assert "console" in LogEntry.objects.get(pk=key).change_message
+    # Also one that was refused.
+    browser.post(url("undo"), {"change": change.pk, "pin": "x"})
+    refused = call_log()[-1]
+    assert (refused.outcome, refused.rows_changed, refused.detail) == ("tool_error", 0, "")
+
+
+def test_neither_switches_nor_budgets_hold_up_who_takes_back(call_log: Any, settings: Any) -> None:
+    settings.MCP_DJANGO = {**settings.MCP_DJANGO, "BUDGETS": {"user": {"rows_written": 1}}}
+    root = make_superuser()
+    numbers = [renamed(root, make_author("Frank")) for _ in range(3)]
+    for number in numbers:
+        confirm(browser_of(root), number)
+    assert [entry.outcome for entry in call_log() if entry.method == "console/undo"] == ["ok"] * 3
+    assert not Author.objects.filter(name="Ida").exists()

@@ -290,3 +290,17 @@ def test_of_many_the_first_are_told_and_the_number_of_all(admin: Client) -> None
     assert "and 5 more" in page
     for shown in ("Access that ends now: <b>25</b>", "Users: <b>25</b>", "Applications: <b>1</b>"):
         assert shown in page
+
+
+def test_the_page_of_an_application_leads_to_what_it_wrote(admin: Client) -> None:
+    Flow().tokens()
+    application = Application.objects.get()
+    page = f"{APPLICATIONS}{application.pk}/change/"
+    link = f'href="/admin/mcp_django/callentry/client_time/?client={application.client_id}"'
+    assert link in admin.get(page).text
+    # Who may not take back what others did is not led there.
+    reader = Client()
+    reader.force_login(make_user("eve", "oauth2_provider.view_application", "mcp_django.view_callentry"))
+    assert link not in reader.get(page).text
+    assert reader.get(page).status_code == 200
+    assert admin.get(f"{APPLICATIONS}add/").status_code == 200

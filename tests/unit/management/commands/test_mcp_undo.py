@@ -172,10 +172,10 @@ def test_what_has_become_of_the_plan_is_checked_again(ada: Any) -> None:
     update(ada, author, name="Ida")
     now = timezone.now()
     writes = ClientTime(ada, "client-1", now - timedelta(minutes=5), now + timedelta(minutes=5))
-    plan = writes.plan()
+    pin = writes.pin(writes.plan())
     Author.objects.filter(pk=author.pk).update(name="Zoe")
     with pytest.raises(ToolError, match="no longer what was shown"):
-        writes.run(plan)
+        writes.run(pin)
     assert Author.objects.get(pk=author.pk).name == "Zoe"
 
 
@@ -200,3 +200,25 @@ def test_who_never_wrote_is_told_from_who_wrote_nothing_in_this_time(ada: Any, r
             run("--noinput", client=client)
     with pytest.raises(CommandError, match=r"written for a user 'adda'\. Did you mean 'ada'\?"):
         run("--noinput", "--user", "adda")
+
+
+def test_it_is_a_call_in_the_log_with_what_it_changed(ada: Any, run: Any, call_log: Any) -> None:
+    update(ada, make_author("Frank"), name="Ida")
+    left = make_author("Jane")
+    update(ada, left, name="Ina")
+    Author.objects.filter(pk=left.pk).update(name="Zoe")
+    with pytest.raises(CommandError, match="1 change cannot be taken back"):
+        run("--dry-run")
+    assert call_log() == []
+    with pytest.raises(CommandError, match="1 change cannot be taken back"):
+        run("--noinput")
+    [entry] = call_log()
+    assert (entry.method, entry.tool, entry.kind, entry.client_name) == (
+        "mcp_undo",
+        "undo_change",
+        "stdio",
+        "manage.py",
+    )
+    assert (entry.username, entry.rows_changed, entry.outcome, entry.writes) == ("ops", 1, "ok", True)
+    assert len(entry.history) == 1
+    assert Change.objects.get(tool="undo_change").call == entry.call_id
