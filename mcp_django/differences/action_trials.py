@@ -1,11 +1,12 @@
 """Actions whose author says that they can be tried: tried with ``dry_run`` and for each question, and kept.
 
-Such an action runs on the picked rows like a write of our own. Its difference is that of these rows, of their own
-columns; what else it writes is only named. If it writes nothing else, what it did can be taken back.
+Such an action runs on the picked rows like a write of our own. Its difference is that of these rows, of their links in
+many-to-many relations, and of what goes with those that it deletes; what else it writes is only named. If it writes
+nothing else, what it did can be taken back.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final
@@ -28,7 +29,9 @@ from .bulk_writes import counted
 from .cascades import TooManyRows
 from .differing_rows import Target
 from .footprints import Footprint, StoredDifference
+from .going_rows import GoingRows
 from .kept_changes import TOO_LARGE, Changes, KeptChange, why_not_kept
+from .other_rows import OtherRows
 from .rehearsals import CHANGING, NotRehearsable, name_of, own_tables
 from .statements import Statement, TableName
 from .trials import UNDO_OFF, UNSURE, Trial
@@ -57,6 +60,10 @@ class TriedCall(ActionCall):
     """The call of an action that is only tried: nobody confirms it, and the call has all answers."""
 
     tries = True
+    going: GoingRows
+
+    def watching(self, rows: Sequence[Model]) -> AbstractContextManager[None]:
+        return self.going.watching()
 
     def run_unasked(self) -> ToolResult:
         """Run the action on the rows that were selected; raise ``AsksFirst`` if it asks for more than ``form`` has."""
@@ -81,15 +88,16 @@ class TriedCall(ActionCall):
 
 
 class ActionRun(Write):
-    """An action on the rows of a call, run as a write that is tried."""
+    """An action on the rows of a call, run as a write that is tried. ``digest`` is that of the rows as they were."""
 
     permission = "change"
     done = "done"
 
     def __init__(self, call: TriedCall) -> None:
-        super().__init__(call.model, call.request.mcp.record.target)
+        super().__init__(call.model, call.action.key)
         self.call = call
         self.keys: list[Any] = []
+        self.digest = ""
 
     def refusals(self) -> AbstractContextManager[None]:
         # The call has its own.
@@ -99,15 +107,18 @@ class ActionRun(Write):
     def can_be_tried(self) -> bool:
         return True
 
+    @property
+    def bound(self) -> Mapping[str, Any]:
+        return {"model": self.exposure.label, "arguments": self.call.arguments, "form": self.call.form}
+
     def prepare(self) -> None:
         self.call.select()
         # An action that deletes rows takes the keys from their instances.
         self.keys = [row.pk for row in self.call.rows]
 
     def track(self, footprint: Footprint) -> None:
-        for row in self.call.rows:
-            footprint.add_row(row)
-        footprint.before()
+        self.digest = tracked(footprint, self.call.rows)
+        self.call.going = GoingRows(footprint, self.exposure.model)
 
     @property
     def targets(self) -> Sequence[Target]:
@@ -117,14 +128,29 @@ class ActionRun(Write):
         return dict(self.call.run_unasked().structured or {})
 
 
+def tracked(footprint: Footprint, rows: Sequence[Model]) -> str:
+    """Read rows on which an action runs, and their links; return the digest of the rows themselves."""
+    for row in rows:
+        footprint.add_row(row)
+    footprint.before()
+    digest = footprint.digest()
+    footprint.add_links(rows)
+    footprint.before()
+    return digest
+
+
 class ActionTrial(Trial):
     """An action that was tried."""
 
     def _run(self) -> bool:
-        is_whole = super()._run()
+        super()._run()
+        assert isinstance(self.write, ActionRun)
+        if self.write.call.going.are_too_many:
+            self.cannot_undo = self.cannot_undo or TOO_LARGE
         if self.rehearsal is not None and self.rehearsal.also_written:
             self.cannot_undo = self.cannot_undo or KeptChange.NOT_RECORDED
-        return is_whole
+        # Rows that were written before they were named are among those that were also written.
+        return True
 
     def to_wire(self) -> dict[str, Any]:
         wire = super().to_wire()
@@ -209,13 +235,18 @@ class TriableActionCall(ActionCall):
     WARNING = ""
     footprint: Footprint
     written: WrittenTables
+    others: OtherRows
+    going: GoingRows
+    # Of the rows as they were shown, and of all that the action writes as it was when a version was made.
     digest = ""
+    tried_digest = ""
 
     def __init__(
         self, request: MCPRequest, action: Action, arguments: Mapping[str, Any], own: Mapping[str, Any]
     ) -> None:
         super().__init__(request, action, arguments, own)
         self.is_dry = Arguments(arguments).flag("dry_run")
+        self.version: str | None = arguments.get("version")
         self.using = router.db_for_write(self.exposure.model)
         why_not = why_not_kept(self.using)
         self.is_kept = not why_not
@@ -223,7 +254,17 @@ class TriableActionCall(ActionCall):
 
     def run(self) -> ToolResult:
         """Run the action, try it, or ask first."""
-        return self._tried() if self.is_dry else super().run()
+        if self.is_dry:
+            return self._tried()
+        if self.version is not None:
+            self._check_version(self.version)
+        return super().run()
+
+    def _check_version(self, version: str) -> None:
+        """Raise ``ToolError`` unless the action would run on the rows that a dry run has shown, as they were."""
+        trial = self._trial()
+        trial.confirmation.check_pin(version)
+        self.tried_digest = trial.digest
 
     def _trial(self) -> ActionTrial:
         given = {**self.picked, "form": dict(self.form)}
@@ -236,7 +277,7 @@ class TriableActionCall(ActionCall):
         assert isinstance(run, ActionRun)
         trial.settle(len(run.keys))
         about = {"action": self.action.name, "model": self.exposure.label, "rows": len(run.keys)}
-        wire = {"dry_run": True, **about, **trial.to_wire()}
+        wire = {"dry_run": True, **about, **trial.to_wire(), "version": trial.pin}
         if run.call.confirms:
             wire["next"] = Trial.WILL_ASK
         return ToolResult(structured=wire)
@@ -247,8 +288,13 @@ class TriableActionCall(ActionCall):
         """Return what a confirmation is bound to: the rows, as they are."""
         if self.action.only_looks:
             return self.rows
-        with transaction.atomic(using=self.using):
-            self.digest = self._tracked(self.rows).digest()
+        footprint = Footprint(self.using)
+        for row in self.rows:
+            footprint.add_row(row)
+        # Too many to take back are still held to.
+        with transaction.atomic(using=self.using), suppress(TooManyRows):
+            footprint.before()
+        self.digest = footprint.digest()
         return [*self.rows, ["rows", self.digest]]
 
     @cached_property
@@ -259,7 +305,8 @@ class TriableActionCall(ActionCall):
             return None
         except NotRehearsable as error:
             return Outlook(None, error.message)
-        if self.digest and trial.digest != self.digest:
+        assert isinstance(trial.write, ActionRun)
+        if self.digest and trial.write.digest != self.digest:
             raise ToolError(CHANGED)
         return Outlook(trial)
 
@@ -278,26 +325,22 @@ class TriableActionCall(ActionCall):
 
     # Keeping
 
-    def _tracked(self, rows: Sequence[Model]) -> Footprint:
-        """Return the footprint of the action on rows, which are locked."""
-        footprint = Footprint(self.using)
-        for row in rows:
-            footprint.add_row(row)
-        try:
-            footprint.before()
-        except TooManyRows:
-            self.cannot_undo = self.cannot_undo or TOO_LARGE
-        return footprint
-
     @contextmanager
     def watching(self, rows: Sequence[Model]) -> Iterator[None]:
         """Watch what the action does to rows; raise ``ToolError`` if they are others than those that were shown."""
-        self.footprint = self._tracked(rows)
+        footprint = self.footprint = Footprint(self.using)
         self.written = WrittenTables()
+        self.others = OtherRows(footprint)
+        self.going = GoingRows(footprint, self.exposure.model)
+        try:
+            digest = tracked(footprint, rows)
+        except TooManyRows:
+            digest = footprint.digest()
+            self.cannot_undo = self.cannot_undo or TOO_LARGE
         # The action's own page can leave rows out.
-        if self.digest and len(rows) == len(self.rows) and self.footprint.digest() != self.digest:
+        if self.digest and len(rows) == len(self.rows) and digest != self.digest:
             raise ToolError(CHANGED)
-        with self.footprint.watching(), self.written.watching():
+        with footprint.watching(), self.written.watching(), self.others.watching(), self.going.watching():
             yield
 
     def kept(self, result: ToolResult) -> ToolResult:
@@ -305,9 +348,13 @@ class TriableActionCall(ActionCall):
         consent = self.request.mcp.consent
         if consent is None and not self.is_kept:
             return result
+        if self.tried_digest and self.footprint.digest() != self.tried_digest:
+            raise ToolError(CHANGED)
+        if self.going.are_too_many:
+            self.cannot_undo = self.cannot_undo or TOO_LARGE
         stored = self.footprint.after() if not self.cannot_undo else StoredDifference(self.using, {})
         reason = self.cannot_undo
-        if not self.written.are_all_in(self.footprint):
+        if not self.written.are_all_in(self.footprint) or self.others.tables(stored):
             reason = reason or KeptChange.NOT_RECORDED
         if self.footprint.unsure:
             reason = reason or UNSURE

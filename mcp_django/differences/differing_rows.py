@@ -156,15 +156,38 @@ class DifferingRows:
             self.kinds.setdefault(access, {})[text] = kind
 
     def _take_link(self, model: type[Model], owner: Any, change: Change) -> None:
-        """Take a link of a many-to-many field for a change of the row that has the field."""
-        link: Row = change[0] or change[1] or ()
+        """Take a link of a many-to-many field for a change of the row that has the field. One that comes or goes with
+        the row at its other end is part of that."""
         [field] = [one for one in owner._meta.local_many_to_many if one.remote_field.through is model]
-        source: Any = model._meta.get_field(field.m2m_field_name())
-        cell = stored_table(model, self.stored.using).cell_of(link, source.attname)
-        text = key_text(owner, (cell,))
+        key = self._end(model, field.m2m_field_name(), change)
+        text = key_text(owner, key)
         for access in [access for access in self.kinds if issubclass(access.exposure.model, owner)]:
-            if (access, text) in self.targets and field.name in access.fields:
-                self.kinds[access].setdefault(text, "changed")
+            if (access, text) in self.targets:
+                if field.name in access.fields:
+                    self.kinds[access].setdefault(text, "changed")
+                return
+        # The write is about the row at the other end.
+        other = concrete(field.related_model)
+        other_key = self._end(model, field.m2m_reverse_field_name(), change)
+        stays = None not in self.stored.changes.get(other, {}).get(other_key, ())
+        if not stays or not self._is_target(other, other_key):
+            return
+        seen = self._seen(owner)
+        if seen is None or field.name not in seen.fields:
+            self.others += 1
+            return
+        self.keys.setdefault((seen, text), key_value(owner, key))
+        self.kinds.setdefault(seen, {}).setdefault(text, "changed")
+
+    def _is_target(self, model: type[Model], key: Key) -> bool:
+        text = key_text(model, key)
+        return any(issubclass(one.exposure.model, model) and its_text == text for one, its_text in self.targets)
+
+    def _end(self, model: type[Model], name: str, change: Change) -> Key:
+        """Return the key of the row at one end of a link."""
+        link: Row = change[0] or change[1] or ()
+        pointer: Any = model._meta.get_field(name)
+        return (stored_table(model, self.stored.using).cell_of(link, pointer.attname),)
 
     def _is_part(self, model: type[Model], text: str, kind: Kind, change: Change) -> bool:
         """Return whether a stored row is one of a target's, and take it for that."""

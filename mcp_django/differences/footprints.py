@@ -343,6 +343,23 @@ class Footprint:
         self.left |= collector.left
         self._looked_at |= collector.looked_at
 
+    def add_links(self, rows: Sequence[Model]) -> None:
+        """Read the links of saved rows of one class in all many-to-many relations, from and to them. Relations in which
+        they have more links than one call may write are left out."""
+        if not rows:
+            return
+        room = settings.MAX_BULK_ROWS
+        for end in _all_ends(type(rows[0])):
+            if not self._is_here(end.model, rows[0]):
+                continue
+            keys = [getattr(row, end.target_field.attname) for row in rows]
+            every: QuerySet[Any] = QuerySet(end.model, using=self.using)
+            number = sum(every.filter(**{f"{end.name}__in": part})[: room + 1].count() for part in chunks(keys))
+            if number <= room:
+                room -= number
+                self.add(end.model, end.attname, keys)
+                self._add_tables(concrete(end.model), concrete(end.model))
+
     # Reading
 
     def before(self) -> None:
@@ -530,6 +547,18 @@ def _ends(field: Any) -> list[Any]:
         # The link in the other direction is written too.
         names.append(field.m2m_reverse_field_name())
     return [field.remote_field.through._meta.get_field(name) for name in names]
+
+
+def _all_ends(model: type[Model]) -> Iterator[Any]:
+    """Yield the foreign keys that the links of all many-to-many relations from and to a model have to its rows."""
+    fields: Iterable[Any] = model._meta.get_fields(include_hidden=True)
+    for field in fields:
+        if not field.many_to_many:
+            continue
+        if not field.auto_created:
+            yield from _ends(field)
+        elif hasattr(field.field, "m2m_reverse_field_name"):
+            yield field.through._meta.get_field(field.field.m2m_reverse_field_name())
 
 
 def _posted_inlines(page: RowPage, others: Collection[str]) -> list[Any]:

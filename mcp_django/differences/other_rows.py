@@ -5,9 +5,10 @@ They are not in the difference of the write, and are not taken back with it; so 
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
+from types import NoneType
 from typing import Any, Final
 
 from django.apps import apps
@@ -16,11 +17,13 @@ from django.db.models import Model
 
 from .footprints import Footprint, StoredDifference
 from .statements import Statement, TableName, table_name
-from .stored_rows import stored_table
+from .stored_rows import Key, stored_table
 
 _CONDITION: Final = re.compile(r"\sWHERE\s+(?P<condition>.*)$", re.IGNORECASE | re.DOTALL)
 _PLACEHOLDER: Final = re.compile(r"(?<!%)%s")
 CHANGING: Final = ("UPDATE", "DELETE")
+# The condition of a statement that has none.
+EVERY_ROW: Final = "1 = 1"
 
 
 class OtherRows:
@@ -86,12 +89,26 @@ class OtherRows:
     def _note_rows(self, statement: Statement, text: str, params: Any) -> None:
         model = self._models.get(statement.table or ())
         found = _CONDITION.search(text.replace(statement.assigned, "", 1))
-        if model is None or found is None or not isinstance(params, (list, tuple)):
+        if model is None or not isinstance(params, (list, tuple, NoneType)):
             return
-        number = len(_PLACEHOLDER.findall(found["condition"]))
-        keys = self._keys(model, found["condition"], params[len(params) - number :])
-        known = {_text(key) for key in self.footprint.rows.get(model, ())}
-        self._strangers[model] |= keys - known
+        condition = str(found["condition"]) if found is not None else EVERY_ROW
+        given = list(params or ())
+        given = given[len(given) - len(_PLACEHOLDER.findall(condition)) :]
+        rows = self.footprint.rows.get(model, ())
+        if self._names_only(model, condition, given, rows):
+            return
+        self._strangers[model] |= self._keys(model, condition, given) - set(map(_text, rows))
+
+    def _names_only(self, model: type[Model], condition: str, params: Sequence[Any], rows: Collection[Key]) -> bool:
+        """Return whether a condition is Django's for rows with these keys, and they are among some rows."""
+        quote: Any = connections[self.using].ops.quote_name
+        [*others, last] = model._meta.pk_fields
+        column = f"{quote(model._meta.db_table)}.{quote(last.column)}"
+        are_named = not others and condition.startswith((f"{column} = %s", f"{column} IN (%s"))
+        if not are_named or _PLACEHOLDER.sub("", condition.removeprefix(column)).strip("=IN(), "):
+            return False
+        known = {str(key[0]) for key in rows}
+        return all(str(param) in known for param in params)
 
     def _keys(self, model: type[Model], condition: str, params: Sequence[Any]) -> set[str]:
         table = stored_table(model, self.using)

@@ -35,6 +35,8 @@ MAX_TOOLS: Final = 1_000
 LONG: Final = 100
 FORM: Final[Mapping[str, Any]] = {**FREE_OBJECT, "description": "Fields it asks for"}
 CONFIRM_TOKEN: Final[Mapping[str, Any]] = {"type": "string", "description": "From its question"}
+# Arguments of actions that can be tried. The version is what a dry run returns.
+TRYING: Final[Mapping[str, Any]] = {"dry_run": DRY_RUN, "version": {"type": "string"}}
 # Names that no parameter of an action can have. One called filters, search or all replaces that way to pick rows.
 RESERVED: Final = frozenset({"pks", "form", "confirm_token"})
 
@@ -131,10 +133,10 @@ class ActionTool(Tool):
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         # An action can ask without having declared it, so accept answers with any token.
         asked = {"form": FORM, "confirm_token": CONFIRM_TOKEN} if "confirm_token" in arguments else {}
-        known = {**Selection.EVERYTHING, "dry_run": DRY_RUN, **self.input_schema["properties"], **asked}
+        known = {**Selection.EVERYTHING, **TRYING, **self.input_schema["properties"], **asked}
         given = Arguments.of_write(arguments, known, keeping=self.parameters)
         action = _find_action(access_of(request)[self.action.exposure], self.action.name)
-        names = {*Selection.EVERYTHING, *RESERVED, "dry_run"} - self.parameters
+        names = {*Selection.EVERYTHING, *RESERVED, *TRYING} - self.parameters
         common = {name: given.pop(name, None) for name in names}
         return _run(request, action, common, given)
 
@@ -229,6 +231,8 @@ def _run(request: MCPRequest, action: Action, arguments: Mapping[str, Any], own:
         return TriableActionCall(request, action, arguments, own).run()
     if Arguments(arguments).flag("dry_run"):
         raise ToolError(UNTRIED.format("action"))
+    if arguments.get("version") is not None:
+        raise ToolError(f"{action.name} takes no version, as it cannot be tried. Nothing was changed.")
     return ActionCall(request, action, arguments, own).run()
 
 
@@ -280,7 +284,7 @@ class RunAction(Tool):
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         # Which actions take dry_run is in describe_model: a list of tools without such actions does not have it.
-        known = {**self.input_schema["properties"], "dry_run": DRY_RUN}
+        known = {**self.input_schema["properties"], **TRYING}
         given = Arguments.of_write(arguments, known, required=["model", "action"])
         action = _find_action(given.model(request), given["action"])
         own = given.object("arguments")
