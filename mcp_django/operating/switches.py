@@ -1,17 +1,11 @@
 """Switches: an operator turns tools, models, clients or everything off in all workers, with a reason and an end.
 
-Rows of :class:`~mcp_django.models.Switch` say what is off. Each process keeps a snapshot of them in memory, so that
-calls need no query. Every change sets a new mark in the cache, which is read each second while calls come in. The
-database is read every three seconds in any case, so that switches also work without the cache.
+Rows of :class:`~mcp_django.models.Switch` say what is off. Each process keeps a snapshot of them in memory.
 """
 
-import logging
 import os
-import threading
 import time
-import uuid
 from collections.abc import Iterable
-from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -19,7 +13,7 @@ from typing import Any, ClassVar, Final, cast
 
 from django.apps import apps
 from django.contrib.auth import get_user_model
-from django.db import connections, router, transaction
+from django.db import transaction
 from django.db.models import Model, Q
 from django.db.models.base import ModelBase
 from django.utils import timezone
@@ -29,9 +23,9 @@ from ..context.call_record import CallRecord
 from ..context.untrusted_text import plain
 from ..models import CallEntry, ServiceAccount, Switch
 from ..problems import nearest
-from ..runtime.cache_and_rate_limits import cache
 from ..signals import switches_changed
 from .alerts import alerts
+from .shared_snapshots import SharedSnapshot
 
 EVERYTHING = Switch.Kind.EVERYTHING
 WRITES = Switch.Kind.WRITES
@@ -98,80 +92,31 @@ class Off:
         return next((self._by_key[key] for key in keys if key in self._by_key), None)
 
 
-logger = logging.getLogger("mcp_django")
-
-# Seconds between two reads of the database, and that a call waits while another one reads.
-POLL: Final = 3.0
-PATIENCE: Final = 1.0
 # How long the console shows that a switch has reached its end.
 LATELY: Final = timedelta(hours=12)
 # Maximum number of switches in force at a time.
 MOST: Final = 10_000
-MARK: Final = "mcp_django:switches"
-AWAY: Final = "away"
 
 
-class Board:
-    """This process's cached snapshot of the switches: ``off`` (None if nothing is off), and ``due`` for its renewal.
-    ``due`` is in seconds of the monotonic clock. Both are read without a lock."""
+class Board(SharedSnapshot[Switch]):
+    """This process's cached snapshot of the switches: ``off`` is None if nothing is off."""
 
-    # Seconds between two reads of the cache.
-    LOOK: Final = 1.0
+    model = Switch
+    mark = "mcp_django:switches"
+    title = "switches"
 
     def __init__(self) -> None:
+        super().__init__()
         self.off: Off | None = None
-        self.due = 0.0
-        self._lock = threading.Lock()
-        self._rows: tuple[Switch, ...] = ()
-        self._mark: Any = None
-        self._polled = -POLL
-        self._is_down = False
 
-    def renew(self, age: float | None = None) -> None:
-        """Reload the snapshot when it is ``due``, unless another thread does.
+    def _read(self) -> tuple[Switch, ...]:
+        return tuple(Switch.active().using(self.alias).order_by("pk")[:MOST])
 
-        With ``age`` the database is read, due or not, if its last read is at least so many seconds ago. Errors are not
-        raised: while the cache and the database fail, what was off stays off.
-        """
-        # While another thread reloads, a call goes on with the snapshot, and waits only if that is too old.
-        is_fresh = time.monotonic() < self._polled + POLL + self.LOOK
-        if self._polled < 0:
-            patience = -1.0
-        elif is_fresh:
-            patience = 0.0
-        else:
-            patience = PATIENCE
-        if not self._lock.acquire(timeout=patience):
-            return
-        try:
-            now = time.monotonic()
-            if now >= self.due or (age is not None and now >= self._polled + age):
-                self._look(now, POLL if age is None else age)
-        finally:
-            self._lock.release()
-
-    def _look(self, now: float, age: float) -> None:
-        try:
-            mark = cache.get(MARK)
-        except Exception:
-            mark = AWAY
-        before = self._rows
-        is_new = mark not in (self._mark, AWAY)
-        if is_new or now >= self._polled + age:
-            try:
-                self._rows = _read()
-            except Exception as error:
-                if not self._is_down:
-                    logger.warning("The switches cannot be read: %s", type(error).__name__)
-                self._is_down = True
-            else:
-                self._polled = now
-                self._is_down = False
-                self._mark = self._mark if mark == AWAY else mark
+    def _take(self, before: tuple[Switch, ...]) -> float:
         moment = timezone.now()
         self.off, seconds = _picture(self._rows, moment)
         _over(before, moment)
-        self.due = now + min(self.LOOK, seconds)
+        return seconds
 
     def current(self) -> Off | None:
         """Return the current snapshot, reloaded when due."""
@@ -179,10 +124,10 @@ class Board:
             self.renew()
         return self.off
 
-    def expire(self) -> None:
-        """Make the next call reload the snapshot from the database."""
-        self._polled = min(self._polled, time.monotonic() - POLL)
-        self.due = 0.0
+    def _publish(self) -> None:
+        # The mark is set before the signal: processes that the signal wakes read the mark.
+        super()._publish()
+        switches_changed.send(sender=Switch)
 
 
 board: Final = Board()
@@ -190,18 +135,6 @@ board: Final = Board()
 
 # Another thread may have held the lock when the process forked.
 os.register_at_fork(after_in_child=lambda: board.__init__())  # type: ignore[misc]
-
-
-def _alias() -> str:
-    # Read from the database that is written: a replica can lag behind.
-    return router.db_for_write(Switch)
-
-
-def _read() -> tuple[Switch, ...]:
-    """Read the switches that are in force or will be."""
-    alias = _alias()
-    with transaction.atomic(using=alias) if connections[alias].in_atomic_block else nullcontext():
-        return tuple(Switch.active().using(alias).order_by("pk")[:MOST])
 
 
 def _picture(rows: Iterable[Switch], now: datetime) -> tuple[Off | None, float]:
@@ -261,16 +194,16 @@ def set_switch(
     if until is not None and until <= max(begins, now):
         raise ValueError("A switch has to end after it begins, and in the future.")
     key, name = _find(kind, target)
-    with transaction.atomic(using=_alias()):
+    with transaction.atomic(using=board.alias):
         # Keep switches that begin later: they were set on purpose.
         if begins <= now:
             former = [switch.pk for switch in _active(kind, key) if switch.begins <= now]
             Switch.active().filter(pk__in=former).update(ended=now, ended_by=_named(by))
         made = Switch(kind=kind, target=key, name=name[:100], reason=reason[:200], begins=begins, until=until)
         made.by = _named(by)
-        made.save(using=_alias())
+        made.save(using=board.alias)
         _note(made, by, [{"added": {}}], is_new=True)
-        _tell()
+        board.tell()
     return made
 
 
@@ -278,13 +211,13 @@ def end_switch(switch: Switch, *, by: Any = None) -> bool:
     """Turn a target on again in all workers within five seconds; ``by`` is as in :func:`set_switch`.
     Return False if the switch has ended already."""
     now = timezone.now()
-    with transaction.atomic(using=_alias()):
+    with transaction.atomic(using=board.alias):
         if not Switch.active().filter(pk=switch.pk).update(ended=now, ended_by=_named(by)):
             return False
         switch.ended = now
         switch.ended_by = _named(by)
         _note(switch, by, [{"changed": {"fields": ["ended"]}}], is_new=False)
-        _tell()
+        board.tell()
     return True
 
 
@@ -375,17 +308,3 @@ def _note(switch: Switch, by: Any, message: list[dict[str, Any]], *, is_new: boo
         action_flag=ADDITION if is_new else CHANGE,
         change_message=json.dumps(message),
     )
-
-
-def _tell() -> None:
-    """Make all processes reload the switches: this one now, others on commit."""
-    board.expire()
-    transaction.on_commit(_publish, using=_alias(), robust=True)
-
-
-def _publish() -> None:
-    # Set the mark before the signal: processes that the signal wakes read the mark.
-    with suppress(Exception):
-        cache.set(MARK, uuid.uuid4().hex, timeout=None)
-    board.expire()
-    switches_changed.send(sender=Switch)

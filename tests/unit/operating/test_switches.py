@@ -10,8 +10,9 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from mcp_django.models import ServiceAccount, Switch
-from mcp_django.operating import switches
-from mcp_django.operating.switches import MARK, POLL, Board, end_switch, find_switches, set_switch
+from mcp_django.operating import shared_snapshots, switches
+from mcp_django.operating.shared_snapshots import PATIENCE, POLL
+from mcp_django.operating.switches import Board, end_switch, find_switches, set_switch
 from mcp_django.signals import switches_changed
 from tests.factories import make_superuser, make_user
 from tests.testapp.models import Author
@@ -26,7 +27,7 @@ def clock(monkeypatch):
     class Clock:
         now = 1_000.0
 
-    monkeypatch.setattr(switches.time, "monotonic", lambda: Clock.now)
+    monkeypatch.setattr(shared_snapshots.time, "monotonic", lambda: Clock.now)
     return Clock
 
 
@@ -37,8 +38,8 @@ def away(monkeypatch):
     def fail(*args, **kwargs):
         raise ConnectionError("no cache")
 
-    monkeypatch.setattr(switches.cache, "get", fail, raising=False)
-    monkeypatch.setattr(switches.cache, "set", fail, raising=False)
+    monkeypatch.setattr(shared_snapshots.cache, "get", fail, raising=False)
+    monkeypatch.setattr(shared_snapshots.cache, "set", fail, raising=False)
 
 
 @pytest.fixture
@@ -92,7 +93,7 @@ def test_another_mark_in_the_cache_is_seen_within_a_second(clock, asked):
     board = Board()
     board.current()
     row()
-    django_cache.set(MARK, "another")
+    django_cache.set(Board.mark, "another")
     clock.now += Board.LOOK
     with asked(1):
         assert kinds(board) == {("writes", "")}
@@ -134,7 +135,7 @@ def test_the_mark_is_kept_while_the_cache_is_away(clock, monkeypatch):
     def away(key):
         raise ConnectionError
 
-    monkeypatch.setattr(switches.cache, "get", away, raising=False)
+    monkeypatch.setattr(shared_snapshots.cache, "get", away, raising=False)
     clock.now += POLL
     board.current()
     assert board._mark is None
@@ -145,10 +146,10 @@ def test_a_database_that_does_not_answer_changes_nothing_and_is_told_once(clock,
     board = Board()
     assert kinds(board) == {("writes", "")}
 
-    def fail():
+    def fail(board):
         raise DatabaseError("gone")
 
-    monkeypatch.setattr(switches, "_read", fail)
+    monkeypatch.setattr(Board, "_read", fail)
     for _ in range(3):
         clock.now += POLL
         assert kinds(board) == {("writes", "")}
@@ -161,7 +162,7 @@ def test_a_look_that_another_thread_takes_is_not_waited_for_while_the_picture_is
     board.due = 0.0
     assert board._lock.acquire(timeout=1)
     reads = []
-    monkeypatch.setattr(switches, "_read", lambda: reads.append(1) or ())
+    monkeypatch.setattr(Board, "_read", lambda board: reads.append(1) or ())
     done = threading.Event()
 
     def look():
@@ -190,7 +191,7 @@ def test_a_switch_begins_and_ends_by_itself(clock, monkeypatch, asked):
     row(begins=now + timedelta(seconds=0.5), until=now + timedelta(seconds=0.9))
     board, times = Board(), iter([0, 0.6, 1])
     rows = tuple(Switch.objects.all())
-    monkeypatch.setattr(switches, "_read", lambda: rows)
+    monkeypatch.setattr(Board, "_read", lambda board: rows)
     monkeypatch.setattr(switches.timezone, "now", lambda: now + timedelta(seconds=next(times)))
     assert kinds(board) == set()
     with asked(0):
@@ -335,4 +336,4 @@ def test_a_name_is_told_once_and_the_text_of_a_row_says_which():
 
 
 def test_the_waits_leave_room_in_the_five_seconds():
-    assert POLL + Board.LOOK + switches.PATIENCE <= 5
+    assert POLL + Board.LOOK + PATIENCE <= 5
