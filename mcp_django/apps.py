@@ -9,6 +9,7 @@ from typing import Any
 from django.apps import AppConfig
 from django.core import checks
 from django.core.signals import got_request_exception
+from django.db.models.signals import m2m_changed, post_delete, post_save
 from django.utils.module_loading import autodiscover_modules
 
 
@@ -34,6 +35,7 @@ class MCPDjangoConfig(AppConfig):
         checks.register(check_deployment, deploy=True)
         checks.register(check_databases, checks.Tags.database)
         got_request_exception.connect(tell_of_tables)
+        self._watch_rules()
         if faults():
             # The app does not work until its settings are right, and the checks report what is wrong.
             return
@@ -47,6 +49,21 @@ class MCPDjangoConfig(AppConfig):
             from .operating.query_comments import annotate_queries
 
             annotate_queries()
+
+    def _watch_rules(self) -> None:
+        """Connect what every change of an approval rule sends."""
+        rule: Any = self.get_model("ApprovalRule")
+        for signal in (post_save, post_delete):
+            signal.connect(tell_of_rules, sender=rule)
+        for field in rule._meta.many_to_many:
+            m2m_changed.connect(tell_of_rules, sender=field.remote_field.through)
+
+
+def tell_of_rules(**kwargs: Any) -> None:
+    """Make all processes read the approval rules again."""
+    from .approvals.rules import rule_book  # every process loads this file
+
+    rule_book.tell()
 
 
 def tell_of_tables(**kwargs: Any) -> None:

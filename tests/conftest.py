@@ -131,10 +131,12 @@ def call_log(
 
 @pytest.fixture(autouse=True)
 def nothing_is_switched() -> None:
-    """No call asks the database for switches before the test itself sets one: tests count queries."""
+    """No call asks the database for switches or approval rules before the test itself sets one: tests count queries."""
+    from mcp_django.approvals.rules import rule_book
     from mcp_django.operating.switches import board
 
     board.off, board.due, board._polled, board._rows = None, float("inf"), float("inf"), ()
+    rule_book.due, rule_book._polled, rule_book._rows, rule_book._failure = float("inf"), float("inf"), (), None
 
 
 @pytest.fixture(autouse=True)

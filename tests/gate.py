@@ -55,6 +55,7 @@ OWN_MODELS: Final = (
 ROWS: Final[Mapping[str, Mapping[str, int]]] = {
     "Tables of the app and of the sign-in: tokens, clients, users, sessions. No call answers with these rows.": {
         "models.py": 1,
+        "approvals/rules.py": 2,
         "management/command_arguments.py": 2,
         "oauth/": 26,
         "operating/switches.py": 3,
@@ -145,6 +146,7 @@ PERMISSIONS: Final[Mapping[str, Mapping[str, int]]] = {
         "functions/project_function.py": 1,
         "rest/tools.py": 1,
     },
+    "Whether another person may decide on a call.": {"approvals/rules.py": 1},
     "Does what a page of the admin does: asks the ModelAdmin and its inlines, besides the gate.": {
         "emulation/action_calls.py": 1,
         "emulation/admin_actions.py": 2,

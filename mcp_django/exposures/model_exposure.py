@@ -60,6 +60,8 @@ class ExposureOptions:
     narrows_inlines = True
     # Whether a page first finds the keys of its rows, and then computes columns for these rows only.
     reads_keys_first = False
+    # Whether parts of texts that look like secrets are hidden, also from conditions.
+    hides_parts = True
 
     def __init__(self, exposure: ModelExposure) -> None:
         self.exposure = exposure

@@ -212,7 +212,7 @@ class Condition(Filter):
         path = self.path
         is_null = self.lookup == "isnull"
         column = path.expression if path.expression is not None else F(name)
-        if any(map(hides_parts, self.values)):
+        if context.model.exposure.options.hides_parts and any(map(hides_parts, self.values)):
             # A text is compared as it is shown, and no text is shown with this part.
             left = tuple(value for value in self.values if not hides_parts(value))
             if left:
@@ -233,7 +233,7 @@ class Condition(Filter):
                 found = Q(ExpressionWrapper(found, BooleanField()))
 
         # Then what the caller may not see: a hidden part of a text, a hidden row on the path.
-        if self.lookup not in WHOLE and can_hide_parts(path.field):
+        if self.lookup not in WHOLE and can_hide_parts(path.field) and context.model.exposure.options.hides_parts:
             found &= with_no_part_hidden(column, inside=inside)
         if inside and path.nullable and not is_null:
             found &= Q(IsNull(column, False))
@@ -405,7 +405,8 @@ class Comparison(Filter):
     is_on_related: ClassVar[bool] = True
 
     def q(self, context: QueryContext, inside: bool = False) -> Q:
-        left, right = (as_shown(target.expression, target.column.field) for target in (self.left, self.right))
+        shown = as_shown if context.model.exposure.options.hides_parts else lambda text, field: text
+        left, right = (shown(target.expression, target.column.field) for target in (self.left, self.right))
         found = Q(COMPARISONS[self.lookup](left, right))
         # Below a "not", a comparison with NULL must be false, not NULL.
         if inside:

@@ -267,7 +267,7 @@ def test_all_are_told_when_it_is_committed(django_capture_on_commit_callbacks):
     told = []
 
     def receive(**kwargs):
-        told.append(django_cache.get(MARK))
+        told.append(django_cache.get(Board.mark))
 
     switches_changed.connect(receive)
     try:
