@@ -38,8 +38,12 @@ Deed = Literal["add", "change", "delete"]
 Left = dict[Key, Deed]
 
 NO_FIELDS: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
-HIDDEN: Final = "It also wrote rows that you cannot see or may not write now. Nothing was changed."
-REFUSED: Final = "You may not {} {} now, which this needs. Nothing was changed."
+INSTEAD: Final = (
+    "Ask somebody who may write all of these rows to take it back in the admin, or write the values that you want to "
+    "the rows that you see."
+)
+HIDDEN: Final = f"It also wrote rows that you cannot see or may not write now. Nothing was changed. {INSTEAD}"
+REFUSED: Final = f"You may not {{}} {{}} now, which this needs. Nothing was changed. {INSTEAD}"
 
 
 def deed_of(change: Change) -> Deed:

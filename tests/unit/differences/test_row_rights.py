@@ -153,7 +153,10 @@ def test_links_need_the_page_of_the_row_that_has_the_field(own_pages: Any) -> No
     before = rows()
     permission = of_name("change_order")
     user.user_permissions.remove(permission)
-    assert "cannot see or may not write" in refusal(UNDO, own_pages(user), change=number)
+    assert refusal(UNDO, own_pages(user), change=number) == (
+        "It also wrote rows that you cannot see or may not write now. Nothing was changed. Ask somebody who may write "
+        "all of these rows to take it back in the admin, or write the values that you want to the rows that you see."
+    )
     assert rows() == before
     user.user_permissions.add(permission)
     shown = call(UNDO, own_pages(user), change=number, dry_run=True)
@@ -274,7 +277,8 @@ def test_a_field_that_is_closed_to_the_caller_by_now_is_not_written(root: Any, h
     before = rows()
     closed.append("price")
     told = refusal(UNDO, request_of(root.user, site), change=number)
-    assert told == f"You may not change price of testapp.book {book.pk} now, which this needs. Nothing was changed."
+    refused = f"You may not change price of testapp.book {book.pk} now, which this needs. Nothing was changed."
+    assert told.startswith(f"{refused} Ask somebody who may write all of these rows")
     assert rows() == before
     # What hooks wrote besides goes back all the same.
     closed[:] = ["pages"]
