@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 from django.apps import AppConfig
+from django.contrib.auth.signals import user_logged_in
 from django.core import checks
 from django.core.signals import got_request_exception
 from django.db.models.signals import m2m_changed, post_delete, post_save
@@ -40,6 +41,7 @@ class MCPDjangoConfig(AppConfig):
             # The app does not work until its settings are right, and the checks report what is wrong.
             return
         autodiscover_modules("mcp", register_to=site)
+        user_logged_in.connect(note_sign_in)
         if settings.EVENTS:
             connect()
         if settings.TELEMETRY["prometheus"]:
@@ -75,6 +77,13 @@ def tell_of_tables(**kwargs: Any) -> None:
         missing = MissingTables(error)
         if missing.are_needed():
             missing.log()
+
+
+def note_sign_in(request: Any = None, **kwargs: Any) -> None:
+    """Remember in a session when its user has signed in."""
+    from .oauth.recent_sign_ins import RecentSignIn  # every process loads this file
+
+    RecentSignIn(request).note()
 
 
 def check(**kwargs: Any) -> list[checks.CheckMessage]:

@@ -199,11 +199,12 @@ SECTIONS: Final[dict[str, dict[str, Setting]]] = {
         ),
         "CONFIRM": Setting(
             "model",
-            confirmers(),
+            confirmers(sign_in=whole(1)),
             'Who confirms a call that asks. `"model"`: the user, by a question of their client, or by a token that the '
             'model sends back. `"person"`: only [the user, on a page](safe-writes.md#confirmed-by-a-person) for which '
             'they are signed in to the site. `{"delete": "person", "rows": 50}`: a person confirms deletions, and '
-            "calls about more than 50 rows",
+            'calls about more than 50 rows. `{"all": "person", "sign_in": 300}`: all that asks, and '
+            "[no longer than 300 seconds after they have signed in](safe-writes.md#a-fresh-sign-in)",
         ),
     },
     "Load": {

@@ -239,14 +239,14 @@ def records(words: str, members: Mapping[str, Kind], *required: str) -> Records:
 CONFIRMERS: Final = ("model", "person")
 
 
-def confirmers() -> Kind:
-    """The kind of value that says who confirms calls: for all, or for deletions and above a number of rows."""
+def confirmers(**more: Kind) -> Kind:
+    """The kind of value that says who confirms calls: for all, or for deletions and above a number of rows; ``more``
+    are further members of the dict."""
     one = choice(*CONFIRMERS)
-    rows = whole(0)
+    kinds = {"all": one, "delete": one, "rows": whole(0), **more}
 
     def admits(value: Any) -> bool:
         if isinstance(value, Mapping):
-            kinds = {"delete": one, "rows": rows}
             return all(name in kinds and kinds[name].admits(item) for name, item in value.items())
         return one.admits(value)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ..conf import settings
-from ..conf.defaults import SETTINGS
+from ..conf.value_kinds import confirmers
 from ..exceptions import ToolError
 from .confirmation import Confirmation
 from .previews import Preview
@@ -89,7 +89,7 @@ def needs_person(*declared: Any, deletes: bool = False, rows: int = 0) -> bool:
     """Return whether only a person can confirm a call that asks.
 
     The first of the declared options that is not None decides, or else the setting ``CONFIRM``: "person" or "model", or
-    a dict that says it for deletions, and for more than so many rows.
+    a dict that says it for all, for deletions, and for more than so many rows.
     """
     rule = settings.CONFIRM
     for option in reversed(declared):
@@ -100,17 +100,21 @@ def needs_person(*declared: Any, deletes: bool = False, rows: int = 0) -> bool:
         return rule == PERSON
     if not isinstance(rule, Mapping):
         return False
+    if rule.get("all") == PERSON or (deletes and rule.get("delete") == PERSON):
+        return True
     most = rule.get("rows")
-    return (deletes and rule.get("delete") == PERSON) or (most is not None and rows > most)
+    return most is not None and rows > most
 
 
 def wrong_confirmer(declared: Any) -> str:
     """Return what an option ``confirm`` has to be, "" if it is that."""
-    kind = SETTINGS["CONFIRM"].kind
+    kind = confirmers()
     return "" if declared is None or kind.admits(declared) else kind.hint(declared)
 
 
 def may_need_person(*declared: Any) -> bool:
     """Return whether there are calls under the first of the declared options that only a person can confirm."""
     rule = next((option for option in declared if option is not None), settings.CONFIRM)
+    if isinstance(rule, Mapping):
+        return PERSON in rule.values() or "rows" in rule
     return bool(rule != "model")

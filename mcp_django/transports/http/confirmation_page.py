@@ -21,6 +21,7 @@ from ...differences.difference_tables import ShownCall
 from ...differences.kept_changes import KeptChange
 from ...models import Change
 from ...oauth.page_frame import PageMixin
+from ...oauth.recent_sign_ins import RecentSignIn
 from ...oauth.resource_urls import resource_url, same_resource
 from ...server.kept_calls import KeptCallExecutor
 from ...server.person_requests import PAGE
@@ -64,7 +65,10 @@ class ConfirmationView(PageMixin, LoginRequiredMixin, TemplateView):
         kept = self._kept()
         who: Any = request.user
         by = str(who.get_username())
-        if "yes" in request.POST:
+        sign_in = RecentSignIn(request)
+        if "again" in request.POST:
+            return sign_in.repeat(self.get_login_url())
+        if "yes" in request.POST and sign_in.is_recent:
             KeptCallExecutor(kept, self.site, request, by).run()
         elif "no" in request.POST:
             kept.claim(State.WAITING, State.REFUSED, decided=timezone.now(), by=by, outcome=SAID_NO)
@@ -95,4 +99,5 @@ class ConfirmationView(PageMixin, LoginRequiredMixin, TemplateView):
         }
         if state == State.WAITING:
             context["shown"] = ShownCall(kept.shown, self.site)
+            context["may_say_yes"] = RecentSignIn(self.request).is_recent
         return context

@@ -352,6 +352,10 @@ def test_nothing_that_a_model_reads_speaks_of_a_token(caller, settings, monkeypa
         ({"rows": 2}, False, False),
         ({"delete": "person", "rows": 1}, True, True),
         ({"delete": "model", "rows": 2}, False, False),
+        ({"all": "person"}, True, True),
+        ({"all": "model", "sign_in": 60}, False, False),
+        ({"all": "person", "delete": "model", "sign_in": 60}, True, True),
+        ({"sign_in": 60}, False, False),
         ({}, False, False),
     ],
 )
