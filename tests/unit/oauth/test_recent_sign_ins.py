@@ -19,7 +19,10 @@ from tests.urls import urlpatterns as site_urls
 pytestmark = pytest.mark.django_db
 
 # The login of a project that passes on whoever is signed in, without asking anything.
-urlpatterns = [*site_urls, path("enter/", LoginView.as_view(redirect_authenticated_user=True, template_name="admin/login.html"))]
+urlpatterns = [
+    *site_urls,
+    path("enter/", LoginView.as_view(redirect_authenticated_user=True, template_name="admin/login.html")),
+]
 AGAIN = "sign in again"
 
 
