@@ -25,7 +25,7 @@ from ..orm.columns import Column
 from ..orm.labels import label_of
 from ..orm.row_finder import RowFinder
 from ..orm.row_reading import show_rows
-from .cascades import concrete
+from .cascades import concrete, with_parents
 from .difference import SET_WHEN_WRITTEN, Difference, Kind, RowDifference, ShownRow
 from .footprints import Change, StoredDifference, kind_of_change
 from .stored_rows import Key, Row, differing, stored_table
@@ -215,6 +215,16 @@ class DifferingRows:
         return any(
             field.attname in differ for field in model._meta.local_concrete_fields if field.name in access.fields
         )
+
+    def take_for_new(
+        self, rows: Mapping[type[Model], Collection[Key]], there: Mapping[type[Model], Collection[Key]]
+    ) -> None:
+        """Take those of the rows that are not there without the write for rows that it has made."""
+        for model, keys in rows.items():
+            texts = {key_text(model, key) for key in set(keys) - set(there.get(model, ()))}
+            for access, kinds in self.kinds.items():
+                if model in with_parents(access.exposure.model):
+                    kinds.update({text: "added" for text in texts if kinds.get(text) == "changed"})
 
     def read(self, side: ShownSide) -> None:
         """Read the first rows on one side of the difference: those that the write is about, and some of each model that

@@ -369,6 +369,13 @@ class Footprint:
         if sum(map(len, self._before.values())) > settings.MAX_BULK_ROWS * ROWS_EACH:
             raise TooManyRows
 
+    def again(self) -> "Footprint":
+        """Return the footprint of the rows that were read before, as they are now: those that are there."""
+        footprint = Footprint(self.using)
+        footprint.add_keys(self.rows)
+        footprint._read(footprint._before, footprint._asked, {}, lock=reads_snapshots(self.using))
+        return footprint
+
     def watching(self) -> AbstractContextManager[None]:
         """Return the block in which the write is done: its statements tell which rows are new."""
         return self._new_rows.watching()

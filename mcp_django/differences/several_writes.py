@@ -49,6 +49,7 @@ class SeveralWrites(Write):
 
     permission = "change"
     done = "written"
+    names_late = True
     # Number of writes in one call, and of rows that are written without a question.
     MAX_STEPS: ClassVar = 20
     MAX_UNASKED: ClassVar = 20

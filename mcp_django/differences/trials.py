@@ -72,7 +72,7 @@ class Trial:
     ``difference`` is what the caller sees of it, and ``stored`` what it does in all. ``pin`` holds the call to the rows
     as they were before it, ``digest`` is that of these rows, and ``confirmation`` is bound to them. ``result`` is what
     the call would return, and ``cannot_undo`` why it could not be taken back, "" if it could. ``keys`` are those of
-    the rows that it may touch, by model.
+    the rows that a write touches whose steps name them as they come, by model.
     """
 
     # What is said of a call that asks, though its trial did not.
@@ -145,11 +145,17 @@ class Trial:
             others = OtherRows(footprint)
             with footprint.watching(), others.watching():
                 self.result = write.perform(footprint)
-            self._hold(footprint)
+            if not write.names_late:
+                self._hold(footprint)
             self.stored = write.outcome(footprint)
             rows = DifferingRows(self.request, self.stored, write.targets)
             rows.read(after)
             rehearsal.tables = {*write.tables(footprint)} - others.tables(self.stored)
+        if write.names_late:
+            there = footprint.again()
+            rows.take_for_new(footprint.rows, there.rows)
+            self.keys = there.rows
+            self._hold(there)
         rows.read(before)
         self.difference = rows.difference(before, after, write.targets)
         self.untried = untried_of(rehearsal)
@@ -157,7 +163,6 @@ class Trial:
         if footprint.unsure:
             reason = reason or UNSURE
         self.cannot_undo = reason or why_not_kept(using, len(self.stored.to_json()))
-        self.keys = footprint.rows
         return not others.are_named_too_late
 
     def _plan(self) -> None:

@@ -68,7 +68,8 @@ class Write:
     are bound to the confirmation. With ``asks_again`` a wrong token gives a new preview, no error. ``tries`` says that
     the write is only tried. ``messages`` are those of the project's hooks. ``done`` names the member of a result that
     says that the write was done. ``kept_rows`` are the rows of a performed write as the caller sees them, to be kept
-    with it, and ``summary`` is the same in one line. ``undoes`` is the change that the write takes back.
+    with it, and ``summary`` is the same in one line. ``undoes`` is the change that the write takes back. With
+    ``names_late``, rows are named when others were written already: some of them may have been made by the write.
     """
 
     permission: ClassVar[Permission]
@@ -83,6 +84,7 @@ class Write:
     kept_rows: Sequence[Mapping[str, Any]] = ()
     summary = ""
     undoes: Change | None = None
+    names_late: ClassVar = False
 
     def __init__(self, model: ModelAccess, tool: str) -> None:
         self.model = model

@@ -4,6 +4,7 @@ from decimal import Decimal
 
 import pytest
 from django.contrib.admin.models import LogEntry
+from django.db.models.signals import post_save
 
 from mcp_django import ModelExposure
 from mcp_django.models import Change
@@ -193,6 +194,35 @@ def test_a_step_that_takes_more_along_than_can_be_shown_is_refused(root, setting
         "Write 1 of 1: What this changes is too much to show row by row. Nothing was changed. Narrow it down."
     )
     assert Section.objects.count() == 12
+
+
+def test_a_row_that_a_hook_makes_for_a_later_step_is_shown_as_a_new_one():
+    """Each time that it is tried it has another key, which does not keep anybody from confirming the call."""
+    author = make_author("Ada")
+    client = MCPClient(make_superuser(), capabilities={})
+    writes = [
+        {"op": "update", "model": "testapp.author", "pk": author.pk, "values": {"name": "Eve"}},
+        {"op": "update", "model": "testapp.tag", "filters": {"name": "made"}, "values": {"name": "renamed"}},
+    ]
+
+    def make_tag(sender, instance, **kwargs):
+        Tag.objects.create(name="made")
+
+    post_save.connect(make_tag, sender=Author)
+    try:
+        shown = client.call("write_records", writes=writes, dry_run=True).structured
+        asked = client.call("write_records", writes=writes, version=shown["version"]).structured
+        done = client.call("write_records", writes=writes, confirm_token=asked["confirm_token"]).structured
+    finally:
+        post_save.disconnect(make_tag, sender=Author)
+    assert shown["counts"] == {"testapp.author": {"changed": 1}, "testapp.tag": {"added": 1}}
+    assert shown["added"] == {"testapp.tag": [{"label": "renamed", "columns": {"name": "renamed"}}]}
+    # The hook has made it, so it stays.
+    assert shown["also_written"] == ["testapp_tag"]
+    assert not client.call("undo_change", change=done["change"]).is_error
+    assert [tag.name for tag in Tag.objects.all()] == ["made"]
+    author.refresh_from_db()
+    assert author.name == "Ada"
 
 
 def test_a_hidden_row_is_no_row_of_a_step(root):
