@@ -23,6 +23,7 @@ from ..orm.tool_arguments import Arguments
 from .differing_rows import Target
 from .footprints import Footprint
 from .fresh_rows import FreshRows
+from .kept_rows import FirstRows
 from .row_expressions import RowExpressions
 from .writes import RefusedRows, Write, assigned, identified, in_words
 
@@ -113,11 +114,13 @@ class BulkUpdate(BulkWrite):
         changed_rows = 0
         refused = RefusedRows(self.model)
         fresh = FreshRows(self.exposure.model)
+        self.first = FirstRows(self.model)
         for number, row in enumerate(self.rows, 1):
             label = label_of(self.exposure, row) or str(row.pk)
             self.request.go_to(self.exposure, "change", row.pk)
             using = router.db_for_write(self.exposure.model, instance=row)
             with refused.row(label, using), fresh.saving(row):
+                self.first.note(row)
                 saving = RowPage(self.model, row).saving(self.expressions.values_for(row), self.tool)
                 names = saving.save()[1]
                 self.messages += saving.messages
@@ -130,6 +133,9 @@ class BulkUpdate(BulkWrite):
         self.summary = f"{counted(self.rows)} of {self.exposure.label}: {self.assigned}"
         self.kept_rows = [{**self.shown}]
         return {"updated": True, "changed": list(changed), "changed_rows": changed_rows, **self.said(), **self.picked}
+
+    def rows_to_keep(self) -> Sequence[Mapping[str, Any]]:
+        return [*self.kept_rows, *self.first.changed().values()]
 
 
 class BulkDeletion(BulkWrite):

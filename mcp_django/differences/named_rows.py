@@ -22,6 +22,7 @@ from ..orm.unique_keys import PK, Key, UniqueKey
 from .differing_rows import Target
 from .footprints import Footprint
 from .fresh_rows import FreshRows
+from .kept_rows import FirstRows
 from .row_expressions import RowExpressions
 from .writes import RefusedRows, Write
 
@@ -58,6 +59,8 @@ class NamedRows(Write):
     def __init__(self, model: ModelAccess, tool: str, arguments: Arguments) -> None:
         super().__init__(model, tool)
         self.arguments = arguments
+        # The keys of the rows in ``kept_rows``, as texts.
+        self.shown_keys: list[str] = []
         self.by = arguments.names("by", UniqueKey.MAX_FIELDS) if "by" in arguments else [PK]
         self.create_missing = arguments.flag("create_missing")
         self.key = UniqueKey(model, self.by)
@@ -145,6 +148,7 @@ class NamedRows(Write):
     def perform(self, footprint: Footprint) -> dict[str, Any]:
         refused = RefusedRows(self.model)
         fresh = FreshRows(self.exposure.model)
+        self.first = FirstRows(self.model)
         saved: list[tuple[Model, dict[str, Any] | None, set[str]]] = []
         for number, named in enumerate(self.rows, 1):
             row = named.row
@@ -156,6 +160,8 @@ class NamedRows(Write):
                 before = dict(vars(row))
             using = router.db_for_write(self.exposure.model, instance=row)
             with refused.row(named.told, using), fresh.saving(row):
+                if row is not None:
+                    self.first.note(row)
                 values = named.values_now()
                 saving = RowPage(self.model, row).saving(values, self.tool)
                 stored, names = saving.save()
@@ -175,9 +181,14 @@ class NamedRows(Write):
         self.kept_rows = counted["rows"]
         return {"updated": True, "model": self.exposure.label, **counted, **self.said()}
 
+    def rows_to_keep(self) -> Sequence[Mapping[str, Any]]:
+        changed = self.first.changed()
+        return [changed.get(key, row) for key, row in zip(self.shown_keys, self.kept_rows, strict=True)]
+
     def _counted(self, saved: Sequence[tuple[Model, dict[str, Any] | None, set[str]]]) -> dict[str, Any]:
         """Return how many rows were written, and the first of them with what has changed."""
         rows = []
+        self.shown_keys = []
         created = sum(before is None for _, before, _ in saved)
         seen = RowFinder(self.model).by_key([row.pk for row, _, _ in saved[: self.MAX_UNASKED]])
         for row, before, names in saved:
@@ -186,6 +197,7 @@ class NamedRows(Write):
                 shown = record.changed(before or {}, names)
                 shown.pop("model")
                 rows.append(shown)
+                self.shown_keys.append(pk_text(row.pk))
         counts = {"changed_rows": len(saved) - created}
         if created:
             counts["created_rows"] = created

@@ -144,8 +144,10 @@ class SeveralWrites(Write):
             self.request.mcp.progress(number, len(self.steps))
         self.asks = self.asks or len(self.targets) > self.MAX_UNASKED
         self.summary = "; ".join(write.summary for write in self.writes)
-        self.kept_rows = [row for write in self.writes for row in write.kept_rows]
         return {"written": len(results), "results": results}
+
+    def rows_to_keep(self) -> Sequence[Mapping[str, Any]]:
+        return [row for write in self.writes for row in write.rows_to_keep()]
 
     @staticmethod
     def tell_place(error: ToolError, number: int, count: int) -> None:

@@ -160,7 +160,7 @@ class WriteCall:
             undoes=write.undoes,
             rows=len(write.targets),
             summary=write.summary,
-            shown=write.kept_rows,
+            shown=write.rows_to_keep(),
             footprint=stored.to_json() if stored is not None and has_written else b"",
             cannot_undo=self.cannot_undo,
         )

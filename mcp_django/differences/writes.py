@@ -163,6 +163,11 @@ class Write:
         """The labels of the models in ``kept_rows``."""
         return [self.exposure.label]
 
+    def rows_to_keep(self) -> Sequence[Mapping[str, Any]]:
+        """Return what is kept of the performed write for its caller to read, in its transaction; ``kept_rows`` by
+        default."""
+        return self.kept_rows
+
     def check(self) -> None:
         """Check the values of the prepared write by its forms alone, where its hooks must not run to try it."""
 

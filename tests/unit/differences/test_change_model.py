@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.db.models.signals import pre_save
 from django.test import override_settings
 from django.utils import timezone
 
@@ -20,14 +21,15 @@ from mcp_django.tools.describe_model import DescribeModel
 from mcp_django.tools.get_record import GetRecord
 from mcp_django.tools.list_models import ListModels
 from mcp_django.tools.query_records import QueryRecords
-from tests.factories import make_superuser, make_user
-from tests.testapp.models import Author, Tag
+from mcp_django.tools.write_tools import UpdateRecord, WriteRecords
+from tests.factories import make_author, make_book, make_superuser, make_user
+from tests.testapp.models import Author, Book, Tag
 from tests.tool_calls import call, refusal, request_of
 
 pytestmark = pytest.mark.django_db
 
 CHANGES = {"model": "mcp.change"}
-QUERY = QueryRecords()
+QUERY, UPDATE = QueryRecords(), UpdateRecord()
 State = Change.State
 WRITE = {"scopes": frozenset({"mcp:read", "mcp:write"})}
 
@@ -190,3 +192,71 @@ def test_a_change_is_a_resource_that_can_be_watched(root: MCPRequest) -> None:
     assert find_watches(other, [uri]) == []
     (page,) = find_watches(root, ["django://mcp/change"])
     assert needs_digest(root, page)
+
+
+def difference_of(request: MCPRequest) -> Any:
+    """What the newest change has done, as its caller reads it."""
+    number = Change.objects.latest("pk").pk
+    return call(GetRecord(), request, **CHANGES, pk=number)["fields"]["difference"]
+
+
+def confirmed(request: MCPRequest, tool: Any = UPDATE, **arguments: Any) -> Any:
+    token = call(tool, request, **arguments)["confirm_token"]
+    return call(tool, caller(request.user), **arguments, confirm_token=token)
+
+
+def test_a_bulk_update_is_read_row_by_row_as_its_caller_saw_it(root: MCPRequest) -> None:
+    ada, bob = make_author("Ada"), make_author("Bob")
+    for number in range(25):
+        make_book(f"Book {number}", pages=number, author=ada)
+    confirmed(root, model="testapp.book", filters={"author": ada.pk}, values={"pages": 3, "author": bob.pk})
+    head, *rows = difference_of(root)
+    assert (head["model"], head["rows"]) == ("testapp.book", 25)
+    assert len(rows) == 20
+    by_label = {row["label"]: row for row in rows}
+    first, same = by_label["Book 0"], by_label["Book 3"]
+    assert first["model"] == "testapp.book"
+    assert first["changed"] == {"pages": [0, 3], "author": [[ada.pk, "Ada"], [bob.pk, "Bob"]]}
+    assert set(same["changed"]) == {"author"}
+
+
+def test_rows_with_values_of_their_own_are_read_as_they_were_and_are(root: MCPRequest) -> None:
+    books = [make_book(title, pages=1) for title in ("Dune", "Emma")]
+    rows = [{"pk": book.pk, "pages": number} for number, book in enumerate(books, 2)]
+    call(UPDATE, root, model="testapp.book", rows=rows)
+    found = [(row["pk"], row["label"], row["changed"]) for row in difference_of(root)]
+    assert found == [(books[0].pk, "Dune", {"pages": [1, 2]}), (books[1].pk, "Emma", {"pages": [1, 3]})]
+
+
+def test_what_several_writes_did_to_many_rows_is_read_too(root: MCPRequest) -> None:
+    for title in ("Dune", "Emma"):
+        make_book(title, pages=1)
+    update = {"op": "update", "model": "testapp.book", "filters": {"pages": 1}, "values": {"pages": 2}}
+    create = {"op": "create", "model": "testapp.tag", "values": {"name": "sand"}}
+    confirmed(root, WriteRecords(), writes=[update, create])
+    told = difference_of(root)
+    assert [row["changed"] for row in told if "changed" in row] == [{"pages": [1, 2]}] * 2
+    assert told[-1]["label"] == "sand"
+
+
+def test_a_caller_reads_no_column_of_many_rows_that_they_do_not_see(root: MCPRequest) -> None:
+    own = MCPSite("own")
+    own.register(Book, ModelExposure, fields=["title", "pages"])
+    book = make_book("Dune", price="5.00", pages=1)
+
+    def raise_price(sender: Any, instance: Book, **kwargs: Any) -> None:
+        instance.price += 1
+
+    arguments = {"model": "testapp.book", "filters": {"title": "Dune"}, "values": {"pages": 2}}
+    request = caller(root.user, site=own)
+    pre_save.connect(raise_price, sender=Book)
+    try:
+        token = call(UPDATE, request, **arguments)["confirm_token"]
+        request = caller(root.user, site=own)
+        call(UPDATE, request, **arguments, confirm_token=token)
+    finally:
+        pre_save.disconnect(raise_price, sender=Book)
+    book.refresh_from_db()
+    assert book.price == 6
+    [_head, row] = difference_of(request)
+    assert row["changed"] == {"pages": [1, 2]}
