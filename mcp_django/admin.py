@@ -18,8 +18,8 @@ from django.utils.translation import gettext_lazy as _
 
 from .conf.value_kinds import HOST
 from .console.call_log_admin import CallEntryAdmin
-from .console.console_pages import ReadOnlyAdmin
-from .models import CallEntry, ClientHost, ConnectedApplication, Switch
+from .console.console_pages import APPROVALS, ReadOnlyAdmin
+from .models import ApprovalRequest, CallEntry, ClientHost, ConnectedApplication, Switch
 
 
 def _is_mounted(name: str) -> bool:
@@ -31,19 +31,34 @@ def _is_mounted(name: str) -> bool:
     return True
 
 
-@admin.register(ConnectedApplication)
-class ConnectedApplicationAdmin(ReadOnlyAdmin):
-    """An entry in the admin's index that leads users to their own applications.
-
-    Those who may view the tokens of all users are led to the list of them. There are no rows and no other pages.
-
-    There is nothing to add here: applications ask for access themselves, and the page removes it.
-    """
+class EntryAdmin(ReadOnlyAdmin):
+    """An entry in the admin's index that leads to a page elsewhere. There are no rows and no other pages."""
 
     def get_urls(self) -> list[URLPattern]:
         """Return the URL of the entry alone."""
         name = f"{self.opts.app_label}_{self.opts.model_name}_changelist"
         return [path("", self.admin_site.admin_view(self.lead), name=name)]
+
+    def lead(self, request: HttpRequest) -> HttpResponseBase:
+        """Redirect to the page."""
+        raise NotImplementedError
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """Return no rows: the page has them."""
+        return super().get_queryset(request).none()
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Return what :meth:`has_module_permission` returns: there are no rows."""
+        return obj is None and self.has_module_permission(request)
+
+
+@admin.register(ConnectedApplication)
+class ConnectedApplicationAdmin(EntryAdmin):
+    """An entry in the admin's index that leads users to their own applications.
+
+    Those who may view the tokens of all users are led to the list of them. There is nothing to add here: applications
+    ask for access themselves, and the page removes it.
+    """
 
     def lead(self, request: HttpRequest) -> HttpResponseBase:
         """Redirect to the user's own applications, or operators to those of everybody."""
@@ -57,17 +72,23 @@ class ConnectedApplicationAdmin(ReadOnlyAdmin):
                 return redirect(f"{self.admin_site.name}:{name}")
         return redirect("mcp_oauth:authorized-token-list")
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        """Return no rows: the page has them."""
-        return super().get_queryset(request).none()
-
     def has_module_permission(self, request: HttpRequest) -> bool:
         """Return whether the page to which the entry leads is mounted."""
         return _is_mounted("authorized-token-list")
 
-    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return what :meth:`has_module_permission` returns: there are no rows."""
-        return obj is None and self.has_module_permission(request)
+
+@admin.register(ApprovalRequest)
+class ApprovalRequestAdmin(EntryAdmin):
+    """An entry in the admin's index that leads to the requests for approval: for those who may view them all, and for
+    users who have one to decide."""
+
+    def lead(self, request: HttpRequest) -> HttpResponseBase:
+        """Redirect to the console's page of requests."""
+        return redirect(f"{self.admin_site.name}:mcp_django_console_approvals")
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        """Return whether the entry leads the user to anything."""
+        return APPROVALS.concerns(request)
 
 
 class ClientHostForm(ModelForm):  # type: ignore[type-arg]

@@ -493,6 +493,8 @@ class ApprovalRequest(models.Model):
     decider = models.CharField(max_length=64, blank=True, help_text="The key of the user who decided.")
 
     class Meta:
+        verbose_name = _("request for approval")
+        verbose_name_plural = _("requests for approval")
         default_permissions = ("view",)
 
     def __str__(self) -> str:

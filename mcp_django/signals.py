@@ -24,6 +24,16 @@ call_finished = Signal()
 #: back. Rows went back in the database, without receivers of ``post_save``. Exceptions that receivers raise are logged.
 change_undone = Signal()
 
+#: Sent with the model of requests for approval as ``sender`` when a call waits for the yes of another person and that
+#: is committed: with the ``change``, which has the number of the request, who asks, the tool and a summary, and the
+#: ``approval``, which has the rule's name. Exceptions that receivers raise are logged.
+approval_requested = Signal()
+
+#: Sent with the model of requests for approval as ``sender`` when somebody has said yes or no and that is committed:
+#: with the ``change``, whose ``state`` and ``outcome`` say how it ended and ``by`` who decided, and the ``approval``,
+#: which has their ``word``. Exceptions that receivers raise are logged.
+approval_decided = Signal()
+
 # Sent with the site as ``sender`` when models were registered with it.
 models_registered = Signal()
 

@@ -206,6 +206,12 @@ SECTIONS: Final[dict[str, dict[str, Setting]]] = {
             'calls about more than 50 rows. `{"all": "person", "sign_in": 300}`: all that asks, and '
             "[no longer than 300 seconds after they have signed in](safe-writes.md#a-fresh-sign-in)",
         ),
+        "APPROVAL_MAILS": Setting(
+            False,
+            FLAG,
+            "Mail those who may decide a request for approval, and the requester when it is decided, by Django's mail "
+            "backend",
+        ),
     },
     "Load": {
         "RATES": group(

@@ -18,8 +18,9 @@ from django.apps import apps
 from django.conf import settings as django_settings
 from django.contrib import admin, messages
 from django.contrib.admin import ModelAdmin
+from django.contrib.auth import SESSION_KEY
 from django.core.exceptions import ImproperlyConfigured, PermissionDenied
-from django.db import DatabaseError
+from django.db import DatabaseError, connections, transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseNotAllowed, HttpResponseRedirect
 from django.template.loader import get_template
 from django.template.response import TemplateResponse
@@ -50,7 +51,8 @@ class Page:
 
     ``name`` is the last part of its URL. ``answer`` is the dotted name, within this package, of the function that takes
     page and request and returns the response. ``methods`` are the HTTP methods that it accepts. A page that
-    ``is_local`` works without django-oauth-toolkit. ``home`` is the ModelAdmin of the calls.
+    ``is_local`` works without django-oauth-toolkit. One that ``makes_calls`` opens no transaction around them, whatever
+    ``ATOMIC_REQUESTS`` says. ``home`` is the ModelAdmin of the calls.
     """
 
     name: str
@@ -58,6 +60,7 @@ class Page:
     answer: str
     methods: tuple[str, ...] = (*READ, "POST")
     is_local: bool = False
+    makes_calls: bool = False
     home: Any = None
 
     def may_open(self, request: HttpRequest) -> bool:
@@ -68,6 +71,10 @@ class Page:
     def get_switches(self, request: HttpRequest) -> tuple[list[Any], list[Any]]:
         """Return what the banner of all pages shows: switches in force, and switches that ended lately."""
         return [], []
+
+    def count(self, request: HttpRequest) -> int:
+        """Return the number that the tab has, 0 for none."""
+        return 0
 
     def respond(self, request: HttpRequest) -> HttpResponseBase:
         """Check permission and HTTP method, and return the response of the page's function.
@@ -107,14 +114,15 @@ class Page:
         return reverse(f"{self.home.admin_site.name}:{self.url_name}")
 
 
-def with_policy(response: Response) -> Response:
-    """Add a Content-Security-Policy to the response, unless the project has one.
+def with_policy(response: Response, frames: str = "'self'") -> Response:
+    """Add a Content-Security-Policy to the response, unless the project has one; ``frames`` are sources of pages that
+    may frame it.
 
     If the admin's templates are not Django's own, the policy allows any script, style and image: theirs are unknown.
     """
     if any("csp" in str(name).lower() for name in django_settings.MIDDLEWARE):
         return response
-    policy = "object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'self'"
+    policy = f"object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors {frames}"
     if all(map(_is_djangos, AROUND)):
         parts = urlsplit(static("mcp_django/console.css"))
         own = f"'self' {parts.scheme or 'https'}://{parts.netloc}" if parts.netloc else "'self'"
@@ -164,11 +172,51 @@ class ClientTimes(Page):
         return may_undo_others(request.user) and super().may_open(request)
 
 
+class Approvals(Page):
+    """The tab "Approvals", for everybody whom the admin lets in: each sees the requests that concern them.
+
+    The person who has signed in decides there, and nobody else: not who comes with a token, nor a user whom middleware
+    has found by other means. No page may frame it.
+    """
+
+    def may_open(self, request: HttpRequest) -> bool:
+        """Return whether there can be requests: what a user sees of them, the queue decides."""
+        return apps.is_installed("oauth2_provider")
+
+    def count(self, request: HttpRequest) -> int:
+        """Return the number of requests that the user may decide, by one query for all of the page."""
+        from ..approvals.queue import ApprovalQueue  # the admin is loaded by every process
+
+        known: dict[str, Any] = request.__dict__
+        if "mcp_to_decide" not in known:
+            known["mcp_to_decide"] = ApprovalQueue(request.user).count_mine()
+        number: int = known["mcp_to_decide"]
+        return number
+
+    def concerns(self, request: HttpRequest) -> bool:
+        """Return whether the user may view all requests, or has one to decide."""
+        from ..approvals.queue import ApprovalQueue
+
+        return self.may_open(request) and (ApprovalQueue(request.user).may_view or self.count(request) > 0)
+
+    def view(self, request: HttpRequest) -> HttpResponseBase:
+        """Answer a user who has signed in in this browser; raise ``PermissionDenied`` for others."""
+        is_bearer = request.META.get("HTTP_AUTHORIZATION", "").strip().lower().startswith("bearer")
+        user: Any = request.user
+        if is_bearer or request.session.get(SESSION_KEY) != user._meta.pk.value_to_string(user):
+            raise PermissionDenied
+        response = with_policy(self.respond(request), "'none'")
+        response.headers["X-Frame-Options"] = "DENY"
+        return response
+
+
+APPROVALS: Final = Approvals("approvals", gettext_lazy("Approvals"), "approvals_page.respond", makes_calls=True)
 # The pages in the order of their tabs.
 PAGES: Final = (
     Page("overview", gettext_lazy("Overview"), "overview_charts.show", READ, is_local=True),
     Page("conversations", gettext_lazy("Conversations"), "conversations_page.show", READ, is_local=True),
     Page("connections", gettext_lazy("Connections"), "open_connections_page.respond"),
+    APPROVALS,
     Switches("switches", gettext_lazy("Switches"), "switches_page.respond"),
     Page("health", gettext_lazy("Health"), "health_checks_page.respond"),
     AsUser("seen", gettext_lazy("As this user"), "visibility_page.show", READ),
@@ -212,6 +260,9 @@ class Home(ModelAdmin):  # type: ignore[type-arg]
         urls: list[URLPattern] = [*own, *super().get_urls()]
         for each in urls:
             each.callback = self.in_zone(each.callback)
+        for page, pattern in zip(pages, own, strict=True):
+            for alias in connections if page.makes_calls else ():
+                pattern.callback = transaction.non_atomic_requests(using=alias)(pattern.callback)
         return urls
 
     def client_time_url(self, request: HttpRequest, **filled_in: str) -> str:
@@ -313,7 +364,9 @@ class Home(ModelAdmin):  # type: ignore[type-arg]
             if page.may_open(request):
                 switches = page.get_switches(request) if has_tables else ([], [])
                 is_current = page.name == current
-                tabs.append({"title": page.title, "url": page.url, "is_current": is_current, "switches": switches})
+                count = page.count(request) if has_tables else 0
+                tab = {"title": page.title, "url": page.url, "is_current": is_current, "switches": switches}
+                tabs.append({**tab, "count": count})
         if not self.has_view_permission(request):
             return tabs
         calls = {"title": _("Calls"), "url": self.calls_url, "is_current": current == "calls"}

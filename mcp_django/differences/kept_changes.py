@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final
 import orjson
 from django.contrib.auth import get_user_model
 from django.db import router
-from django.db.models import Model, Q, QuerySet
+from django.db.models import Exists, Model, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from ..conf import settings
@@ -24,7 +24,7 @@ from ..context.databases import has_short_characters
 from ..context.request import MCPRequest
 from ..context.signing import StoredSeal
 from ..exceptions import NotFound
-from ..models import Change
+from ..models import ApprovalRequest, Change
 from ..orm.access import access_of
 from ..orm.own_tables import OwnTable
 from ..signin import FactName
@@ -112,7 +112,11 @@ class KeptChange:
             # Without Django's collector: no rows depend on these, and there are no receivers.
             deleted += batch._raw_delete(rows.db)
             if not last:
-                return deleted
+                break
+        # No constraint of the database deletes what stood beside them.
+        changes = Change.objects.using(rows.db).filter(pk=OuterRef("pk"))
+        ApprovalRequest.objects.using(rows.db).filter(~Exists(changes))._raw_delete(rows.db)
+        return deleted
 
     @property
     def shown(self) -> Any:

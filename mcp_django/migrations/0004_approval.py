@@ -29,6 +29,8 @@ class Migration(migrations.Migration):
                 ('group', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='auth.group')),
             ],
             options={
+                'verbose_name': 'request for approval',
+                'verbose_name_plural': 'requests for approval',
                 'default_permissions': ('view',),
             },
         ),

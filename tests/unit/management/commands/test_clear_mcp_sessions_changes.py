@@ -9,7 +9,7 @@ from django.test import override_settings
 from django.utils import timezone
 
 from mcp_django.differences import kept_changes
-from mcp_django.models import Change
+from mcp_django.models import ApprovalRequest, Change
 
 pytestmark = pytest.mark.django_db
 
@@ -60,3 +60,12 @@ def test_what_waited_too_long_has_expired_and_what_runs_for_a_day_is_unknown() -
         lost.pk: ("unknown", b""),
         running.pk: ("running", b"call"),
     }
+
+
+def test_requests_for_approval_go_with_their_changes() -> None:
+    old = make_change(days=40)
+    new = make_change(State.WAITING)
+    for change in (old, new):
+        ApprovalRequest.objects.create(change=change, rule_name="Books", permission="testapp.publish_book")
+    call_command("clear_mcp_sessions")
+    assert list(ApprovalRequest.objects.values_list("pk", flat=True)) == [new.pk]
