@@ -2,7 +2,8 @@
 
 `make test` and `make test-quick` set it; `make test-all` and who runs a single file run all cases. `make test` sets
 `DIVIDED_CASES` too: "data" for the data side, which runs on the databases of `DIVIDED_AMONG`, each case of a test on
-one of them; "every" for tests of which every case runs on another Django, about half of them here too.
+one of them; "every" for tests of which every case runs on another Django, about half of them here too. What has the
+same answer on every server, marked `one_server`, runs on SQLite and on the first of the servers.
 """
 
 import os
@@ -53,15 +54,22 @@ def elsewhere(items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
     A list of cases may be a product, with each value of a parameter at equal distances. The sequence of Thue and Morse
     repeats nothing, and so no value is on one side alone if many others go with it.
     """
-    here = AMONG.index(HERE)
     tests: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if _is_divisible(item):
+        if HERE not in databases_of(item):
+            yield item
+        elif _is_divisible(item):
             tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for cases in tests.values():
+        among = databases_of(cases[0])
         for number, item in enumerate(cases if len(cases) >= FEWEST else ()):
-            if sum_of_digits(number, len(AMONG)) % len(AMONG) != here:
+            if sum_of_digits(number, len(among)) % len(among) != among.index(HERE):
                 yield item
+
+
+def databases_of(item: pytest.Item) -> list[str]:
+    """Return the databases on which a test is run."""
+    return AMONG[:2] if DIVIDED == "data" and item.get_closest_marker("one_server") else AMONG
 
 
 def sum_of_digits(number: int, base: int) -> int:

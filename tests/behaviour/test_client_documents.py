@@ -24,7 +24,7 @@ from mcp_django.oauth.document_fetcher import Fetcher
 from tests.oauth_flow import REDIRECT_URI, RESOURCE, Flow
 from tests.tls_server import Authority, Redirected, TLSServer, answer, serving
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server, pytest.mark.django_db]
 
 CODES = ["authorization_code", "refresh_token"]
 PUBLISHED: dict[str, tuple[dict[str, Any], str]] = {

@@ -19,7 +19,7 @@ from tests.factories import make_book, make_superuser
 from tests.library import MODELS, make_library, site_with
 from tests.tool_calls import request_of
 
-pytestmark = pytest.mark.postgresql
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server]
 
 LIST, DESCRIBE, QUERY, GET, AGGREGATE = ListModels(), DescribeModel(), QueryRecords(), GetRecord(), AggregateRecords()
 CREATE, UPDATE, DELETE = CreateRecord(), UpdateRecord(), DeleteRecord()

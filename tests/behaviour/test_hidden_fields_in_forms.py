@@ -20,7 +20,7 @@ from mcp_django.tools.refused_calls import RefusedCall
 from tests.behaviour.hidden_worlds import Serialized, World, admin_site, declared_site
 from tests.tool_calls import call, request_of
 
-pytestmark = [pytest.mark.walk, pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.walk, pytest.mark.postgresql, pytest.mark.one_server, pytest.mark.django_db]
 QUERY, TOTALS, GET = QueryRecords(), AggregateRecords(), GetRecord()
 Form = Callable[[str], tuple[Tool, dict[str, Any]]]
 

@@ -10,7 +10,7 @@ from tests.asgi_client import Exchange, http_scope
 from tests.factories import make_superuser, make_user
 from tests.sitesapp.models import Item
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server, pytest.mark.django_db]
 FRONT, BACK = "/front/mcp", "/back/mcp"
 LEGACY = "2025-11-25"
 

@@ -28,7 +28,7 @@ from tests.factories import make_author, make_superuser, make_user
 from tests.testapp.models import Author, Tag
 from tests.tool_calls import call, refusal, request_of
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db, pytest.mark.urls(__name__)]
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server, pytest.mark.django_db, pytest.mark.urls(__name__)]
 
 PAGE = """<form method="post" action="/admin/testapp/author/{target}/">{% csrf_token %}
 <input type="hidden" name="items" value="{{ items }}">

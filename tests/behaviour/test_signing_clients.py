@@ -21,7 +21,7 @@ from tests.oauth_flow import ORIGIN, REDIRECT_URI, Flow
 from tests.service_account import ASSERTION_TYPE, basic
 from tests.tls_server import Authority, Redirected, TLSServer, answer, serving
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server, pytest.mark.django_db]
 HOST = "client.example"
 URL = f"https://{HOST}/client.json"
 JWKS_URI = f"https://{HOST}/jwks.json"

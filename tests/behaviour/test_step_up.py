@@ -15,7 +15,7 @@ from tests.factories import make_superuser
 from tests.oauth_flow import RESOURCE, Flow
 from tests.session_client import SessionClient
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server, pytest.mark.django_db]
 
 OWN = "shop:reports"
 PROMPT, FIXED, TEMPLATE = "reports", "shop://reports", "shop://reports/{year}"

@@ -19,7 +19,7 @@ from mcp_django.testing import MCPClient, MCPError, ToolCall
 from mcp_django.transports.local_client import LocalClient
 from tests.factories import make_author, make_book, make_superuser, make_user
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server, pytest.mark.django_db]
 
 
 @pytest.fixture(params=Revisions.SUPPORTED)

@@ -157,43 +157,68 @@ def test_cases_are_divided_among_the_databases_that_are_there(there: list[server
     assert {part.name for part in alone if "DIVIDED_CASES" in part.environment} == {"Django 6"}
 
 
-@pytest.mark.parametrize(
-    ("mark", "asked", "among"),
-    [
-        ("postgresql", "data", "sqlite postgres mysql"),
-        ("postgresql", "data", "sqlite mysql"),
-        ("divided", "data", "sqlite postgres mysql"),
-        ("undivided", "data", "sqlite postgres mysql"),
-        ("walk", "every", "sqlite postgres"),
-    ],
-)
-def test_each_case_runs_on_one_database_and_each_test_on_all(mark: str, asked: str, among: str, tmp_path: Path) -> None:
-    (tmp_path / "test_divided.py").write_text(
-        "import pytest\n"
-        f"pytestmark = [pytest.mark.{'postgresql, pytest.mark.undivided' if mark == 'undivided' else mark}]\n"
-        "@pytest.mark.parametrize('one', 'ab')\n"
-        "@pytest.mark.parametrize('two', 'cdef')\n"
-        "def test_many(one, two): print('ran', one + two)\n"
-        "@pytest.mark.parametrize('one', 'ghi')\n"
-        "def test_few(one): print('ran', one)\n"
-        "@pytest.mark.skipif(False, reason='')\n"
-        "@pytest.mark.parametrize('one', 'jklm')\n"
-        "def test_of_one_database(one): print('ran', one)\n"
-    )
-    command = [sys.executable, "-m", "pytest", "-qs", "-p", "tests.conftest", "-p", "no:cacheprovider", str(tmp_path)]
+MANY, FEW = {one + two for one in "ab" for two in "cdef"}, {*"ghi"}
+# Of cases that are for one database each runs on all: the others skip it.
+OF_ONE_DATABASE = {*"jklm"}
+CASES = """
+import pytest
+pytestmark = [{marks}]
+@pytest.mark.parametrize('one', 'ab')
+@pytest.mark.parametrize('two', 'cdef')
+def test_many(one, two): print('ran', '{name}', one + two)
+@pytest.mark.parametrize('one', 'ghi')
+def test_few(one): print('ran', '{name}', one)
+@pytest.mark.skipif(False, reason='')
+@pytest.mark.parametrize('one', 'jklm')
+def test_of_one_database(one): print('ran', '{name}', one)
+"""
+
+
+def ran(directory: Path, asked: str, among: str, **modules: str) -> list[dict[str, set[str]]]:
+    """Return which cases of modules with these marks run on each of the databases, where they are divided so."""
+    for name, marks in modules.items():
+        marked = ", ".join(f"pytest.mark.{mark}" for mark in marks.split())
+        (directory / f"test_{name}.py").write_text(CASES.format(name=name, marks=marked))
+    command = [sys.executable, "-m", "pytest", "-qs", "-p", "tests.conftest", "-p", "no:cacheprovider", str(directory)]
     seen = []
     for scheme in among.split():
         url = f"{scheme}://nobody@nowhere/nothing" if scheme != "sqlite" else ""
         divided = {"DIVIDED_CASES": asked, "DIVIDED_AMONG": among, "TEST_DATABASE_URL": url}
         environment = os.environ | parts.SOME | divided
         done = subprocess.run(command, cwd=parts.ROOT, env=environment, capture_output=True, text=True)
-        seen.append(set(re.findall("ran (.*)", done.stdout)))
-    many = {one + two for one in "ab" for two in "cdef"}
-    assert set.union(*seen) == many | {*"ghijklm"}
-    assert set.intersection(*seen) == {*"ghijklm"} | (many if mark == "undivided" else set())
-    # And each value of each parameter, where there are enough of them.
-    if len(seen) == 2:
-        assert {*"".join(seen[0])} == {*"".join(seen[1])} == {*"abcdefghijklm"}
+        found: dict[str, set[str]] = {name: set() for name in modules}
+        for name, case in re.findall("ran (.*) (.*)", done.stdout):
+            found[name].add(case)
+        seen.append(found)
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("asked", "among", "marks"),
+    [
+        ("data", "sqlite postgres mysql", {"plain": "postgresql", "other": "divided"}),
+        ("data", "sqlite mysql", {"plain": "postgresql"}),
+        ("every", "sqlite postgres", {"plain": "walk"}),
+    ],
+)
+def test_each_case_runs_on_one_database_and_each_test_on_all(
+    asked: str, among: str, marks: dict[str, str], tmp_path: Path
+) -> None:
+    whole = {"whole": "postgresql undivided"} if asked == "data" else {}
+    one_server = {"server": "postgresql one_server"} if asked == "data" else {}
+    seen = ran(tmp_path, asked, among, **marks, **whole, **one_server)
+    for name in [*marks, *whole]:
+        on_each = [found[name] for found in seen]
+        assert set.union(*on_each) == MANY | FEW | OF_ONE_DATABASE
+        assert set.intersection(*on_each) == FEW | OF_ONE_DATABASE | (MANY if name in whole else set())
+        # And each value of each parameter, where there are enough of them.
+        if len(seen) == 2:
+            assert {*"".join(on_each[0])} == {*"".join(on_each[1])} == {*"abcdefghijklm"}
+    for name in one_server:
+        first, second, *others = (found[name] for found in seen)
+        assert first | second == MANY | FEW | OF_ONE_DATABASE
+        assert first & second == FEW | OF_ONE_DATABASE
+        assert not any(others)
 
 
 @pytest.mark.parametrize("chosen", ["all", "some"])

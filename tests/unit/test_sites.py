@@ -19,7 +19,7 @@ from tests.testapp.admin import BookAdmin
 from tests.testapp.models import Author, Book
 from tests.tool_calls import request_of
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server, pytest.mark.django_db]
 
 
 def names(user, **options):

@@ -21,7 +21,7 @@ from tests.factories import make_book, make_superuser, make_user
 from tests.testapp.models import Book
 from tests.unit.console.test_call_log_admin import CALLS, log, signed_in
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server, pytest.mark.django_db]
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from tests.factories import make_user
 from tests.oauth_flow import Flow
 from tests.unit.console.conftest import url
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server, pytest.mark.django_db]
 VIEW = "mcp_django.view_callentry"
 
 

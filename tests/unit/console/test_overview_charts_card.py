@@ -21,7 +21,7 @@ from mcp_django.operating.call_log_storage import row_of, store
 from mcp_django.operating.switches import set_switch
 from tests.factories import make_superuser, make_user
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server, pytest.mark.django_db]
 CARD = "Calls of AI clients, last 24 hours"
 
 

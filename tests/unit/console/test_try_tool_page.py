@@ -14,7 +14,7 @@ from tests.factories import make_author, make_book
 from tests.testapp.models import Author, Book
 from tests.unit.console.conftest import url
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server, pytest.mark.django_db]
 VIEW = "mcp_django.view_callentry"
 
 

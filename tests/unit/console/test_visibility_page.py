@@ -10,7 +10,7 @@ from tests.oauth_flow import Flow
 from tests.sitesapp.models import KindTotal
 from tests.unit.console.conftest import url
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server, pytest.mark.django_db]
 
 
 def show(browser, **query):

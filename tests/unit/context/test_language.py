@@ -19,7 +19,7 @@ from tests.fieldapp.models import Sample
 from tests.library import reader
 from tests.tool_calls import call, refusal, request_of, site_with
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server, pytest.mark.django_db]
 
 
 def german(user: Any, site: MCPSite, header: str = "de-AT, en;q=0.5") -> Any:

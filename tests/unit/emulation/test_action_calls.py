@@ -34,7 +34,7 @@ from tests.question_rounds import CANCEL, DECLINE, ELICITS, YES, accept
 from tests.testapp.models import Author, Book, Tag
 from tests.tool_calls import call, history_page, refusal, request_of, result_of
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server, pytest.mark.django_db]
 
 RUN = RunAction()
 PAGE = """{% extends "admin/base_site.html" %}

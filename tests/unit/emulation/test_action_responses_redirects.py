@@ -5,7 +5,7 @@ from mcp_django.emulation.action_responses import ELSEWHERE, ResponseContent, de
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.tool_calls import request_of
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server, pytest.mark.django_db]
 
 
 def asked_by(user):

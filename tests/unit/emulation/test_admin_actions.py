@@ -21,7 +21,7 @@ from tests.question_rounds import DECLINE, ELICITS, EVERYTHING, YES, accept, sam
 from tests.testapp.models import Book, Tag
 from tests.tool_calls import call, refusal, request_of, result_of
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server, pytest.mark.django_db]
 
 RUN = RunAction()
 

@@ -18,7 +18,7 @@ from tests.oddapp.models import Kind
 from tests.testapp.models import Author, Book, Loan, Tag
 from tests.tool_calls import call, refusal
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server, pytest.mark.django_db]
 
 
 def request_of(user, own=site):

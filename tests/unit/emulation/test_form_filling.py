@@ -16,7 +16,7 @@ from tests.filterapp.models import Screening
 from tests.testapp.models import Author, Loan, Note
 from tests.tool_calls import call, refusal, request_of, site_with
 
-pytestmark = pytest.mark.postgresql
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server]
 
 REQUEST = request_of(None)
 

@@ -17,7 +17,7 @@ from tests.inlineapp.factories import ORDER, URLS, make_order, rows_of, shop_req
 from tests.inlineapp.models import Line, Note, Order, Product, Remark, Shipment
 from tests.tool_calls import call, refusal
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server, pytest.mark.django_db]
 CREATE, UPDATE = CreateRecord(), UpdateRecord()
 
 

@@ -15,7 +15,7 @@ from tests.inlineapp.factories import ORDER, make_order, rows_of, shop_request
 from tests.inlineapp.models import Line, Note, Order, Product
 from tests.tool_calls import call, refusal, request_of
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server, pytest.mark.django_db]
 GET, UPDATE = GetRecord(), UpdateRecord()
 
 

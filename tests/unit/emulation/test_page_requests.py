@@ -12,7 +12,7 @@ from tests.inlineapp.admin import OrderAdmin
 from tests.inlineapp.factories import ORDER, make_order, shop_request
 from tests.tool_calls import call, request_of
 
-pytestmark = pytest.mark.postgresql
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server]
 
 
 def test_a_request_is_a_page_for_as_long_as_it_plays_one() -> None:

@@ -15,7 +15,7 @@ from tests.factories import make_book, make_superuser
 from tests.testapp.models import Book, Profile
 from tests.tool_calls import request_of
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server, pytest.mark.django_db]
 
 
 def changelist_request(*args: Any) -> Any:

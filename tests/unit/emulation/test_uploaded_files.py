@@ -32,7 +32,7 @@ from tests.fileapp.models import Manual, Page
 from tests.testapp.models import Book
 from tests.tool_calls import call, refusal, request_of
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server, pytest.mark.django_db]
 
 CREATE, UPDATE = CreateRecord(), UpdateRecord()
 MANUAL = {"model": "fileapp.manual"}

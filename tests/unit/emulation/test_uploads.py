@@ -13,7 +13,7 @@ from mcp_django.emulation.uploads import FOLDER, KEPT, Upload, open_upload, uplo
 from tests.factories import make_user
 from tests.tool_calls import request_of
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server, pytest.mark.django_db]
 
 
 @pytest.fixture

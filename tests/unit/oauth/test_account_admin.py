@@ -21,7 +21,12 @@ from tests.jwts import key_for
 from tests.oauth_flow import ORIGIN, RESOURCE
 from tests.service_account import ask, ask_by_secret, make_account
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db, pytest.mark.usefixtures("accounts_are_on")]
+pytestmark = [
+    pytest.mark.postgresql,
+    pytest.mark.one_server,
+    pytest.mark.django_db,
+    pytest.mark.usefixtures("accounts_are_on"),
+]
 BASE = {"BASE_URL": ORIGIN}
 LIST = "/admin/mcp_django/serviceaccount/"
 

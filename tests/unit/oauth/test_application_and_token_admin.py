@@ -18,7 +18,7 @@ from tests.factories import make_superuser, make_user
 from tests.oauth_flow import RESOURCE, Flow
 from tests.subscribers import listen, tell_at_once
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server, pytest.mark.django_db]
 TOKENS = "/admin/oauth2_provider/accesstoken/"
 APPLICATIONS = "/admin/oauth2_provider/application/"
 

@@ -18,7 +18,7 @@ from mcp_django.signin import FactName
 from tests.factories import make_superuser, make_user
 from tests.oauth_flow import RESOURCE, Flow
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server, pytest.mark.django_db]
 TOKENS = "/admin/oauth2_provider/accesstoken/"
 ISSUERS = ["https://login.example", "https://other.example"]
 

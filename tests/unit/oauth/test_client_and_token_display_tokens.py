@@ -17,7 +17,7 @@ from tests.factories import make_author, make_user
 from tests.oauth_flow import REGISTERED_URI, RESOURCE, Flow
 from tests.testapp.models import Author
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server, pytest.mark.django_db]
 
 
 def described() -> Any:

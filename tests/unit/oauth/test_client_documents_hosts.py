@@ -17,7 +17,7 @@ from mcp_django.oauth.client_documents import (
     takes_documents,
 )
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server, pytest.mark.django_db]
 
 
 def configure(settings: Any, **changes: Any) -> None:

@@ -29,7 +29,7 @@ from tests.configured import configure
 from tests.documentation import blocks_of
 from tests.factories import make_author, make_superuser, make_user
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server, pytest.mark.django_db]
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCS = ROOT / "docs"

@@ -23,7 +23,7 @@ from tests.protocol_messages import LEGACY, MODERN
 from tests.session_client import SessionClient
 from tests.stdio_client import talk, tool
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server, pytest.mark.django_db]
 
 ROOT = Path(__file__).resolve().parents[3]
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"

@@ -29,7 +29,7 @@ from tests.factories import make_book, make_superuser, make_user
 from tests.testapp.models import Author, Book
 from tests.tool_calls import call, request_of, site_with
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server, pytest.mark.django_db]
 
 # What a kept access could be asked for, and what takes one.
 USES: dict[str, Callable[[ModelAccess, Book], Any]] = {

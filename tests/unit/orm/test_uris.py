@@ -22,7 +22,7 @@ from tests.line_counts import is_linear
 from tests.testapp.models import Author, Book, Loan, Placement, Shelf
 from tests.tool_calls import call
 
-pytestmark = pytest.mark.postgresql
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server]
 
 
 def address_of(model: type[Model]) -> Address:

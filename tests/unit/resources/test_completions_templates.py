@@ -12,7 +12,7 @@ from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.library import reader, site_with
 from tests.testapp.models import Author, Book, Section, Shelf
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server, pytest.mark.django_db]
 BOOKS = {"app_label": "testapp", "model_name": "book"}
 
 

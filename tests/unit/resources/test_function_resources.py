@@ -16,7 +16,7 @@ from mcp_django.resources.function_resources import FunctionResource
 from tests.line_counts import is_linear
 from tests.testapp.models import Author
 
-pytestmark = pytest.mark.postgresql
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server]
 
 
 class Site:

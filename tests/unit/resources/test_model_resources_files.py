@@ -23,7 +23,7 @@ from tests.library import reader, site_with
 from tests.testapp.models import Book
 from tests.tool_calls import call
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server, pytest.mark.django_db]
 
 
 @pytest.fixture

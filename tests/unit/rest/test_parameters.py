@@ -19,7 +19,12 @@ from tests.restapp.filters import FilteredViewSet, OrderFilter, PlainlyFilteredV
 from tests.restapp.models import Client, Order
 from tests.tool_calls import call, refusal, request_of
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db, pytest.mark.urls("tests.restapp.urls")]
+pytestmark = [
+    pytest.mark.postgresql,
+    pytest.mark.one_server,
+    pytest.mark.django_db,
+    pytest.mark.urls("tests.restapp.urls"),
+]
 
 
 class ByNumber(views.OrderViewSet):

@@ -11,7 +11,12 @@ from tests.restapp.filters import FilteredViewSet
 from tests.restapp.models import Client, Item
 from tests.tool_calls import call, request_of
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db, pytest.mark.urls("tests.restapp.urls")]
+pytestmark = [
+    pytest.mark.postgresql,
+    pytest.mark.one_server,
+    pytest.mark.django_db,
+    pytest.mark.urls("tests.restapp.urls"),
+]
 
 
 @pytest.fixture

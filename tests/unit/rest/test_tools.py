@@ -25,7 +25,12 @@ from tests.restapp.calls import confirmed, make_order, mcp, names, rest, schema,
 from tests.restapp.models import Client, Item, Order
 from tests.restapp.site import site
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db, pytest.mark.urls("tests.restapp.urls")]
+pytestmark = [
+    pytest.mark.postgresql,
+    pytest.mark.one_server,
+    pytest.mark.django_db,
+    pytest.mark.urls("tests.restapp.urls"),
+]
 
 
 @pytest.fixture

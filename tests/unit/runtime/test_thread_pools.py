@@ -24,7 +24,7 @@ from tests.configured import configured
 from tests.factories import make_book, make_superuser
 from tests.testapp.admin import BookAdmin
 
-pytestmark = pytest.mark.postgresql
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server]
 
 MCP = {"BASE_URL": "http://testserver"}
 # Seconds in which a call that nothing holds up is answered, on a loaded machine too.

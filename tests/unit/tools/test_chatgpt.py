@@ -15,7 +15,7 @@ from tests.library import reader
 from tests.testapp.models import Author, Book
 from tests.tool_calls import call, refusal, result_of
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server, pytest.mark.django_db]
 SEARCH, FETCH = Search(), Fetch()
 
 

@@ -19,7 +19,7 @@ from tests.library import make_library, reader, site_with
 from tests.testapp.models import Author, Book, Loan, Profile, Tag
 from tests.tool_calls import call
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server, pytest.mark.django_db]
 DESCRIBE = DescribeModel()
 TOOLS: dict[str, Tool] = {tool.name: tool for tool in (QueryRecords(), AggregateRecords())}
 APPS = ("testapp", "fieldapp", "filterapp", "inlineapp", "oddapp", "auth")

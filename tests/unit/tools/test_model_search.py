@@ -22,7 +22,7 @@ from tests.library import reader, site_with
 from tests.testapp.models import Author, Book, Loan, Placement, Profile, Shelf, Tag
 from tests.tool_calls import call, request_of
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server, pytest.mark.django_db]
 LIST = ListModels()
 
 

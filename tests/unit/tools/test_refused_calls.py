@@ -22,7 +22,7 @@ from tests.library import site_with
 from tests.testapp.models import Author, Book, Loan, Tag
 from tests.tool_calls import call, request_of
 
-pytestmark = pytest.mark.postgresql
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server]
 
 QUERY, AGGREGATE, GET = QueryRecords(), AggregateRecords(), GetRecord()
 

@@ -26,7 +26,7 @@ from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.testapp.models import Book
 from tests.tool_calls import request_of
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server, pytest.mark.django_db]
 
 MEMORY = {"BACKEND": "django.core.files.storage.InMemoryStorage"}
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
