@@ -4,12 +4,13 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-USAGE = """python -m evals [surface | reach FILE | run ...]
+USAGE = """python -m evals [surface | reach FILE | run ... | obey ...]
 
 without a word  measures what the shop can be asked, and writes evals/RESULTS.md and build/evals.json
 surface         writes the snapshots of tools/list in evals/surface/
 reach FILE      says which queries of a file in SQL one call answers
-run             lets a model answer the questions: python -m evals run --help"""
+run             lets a model answer the questions: python -m evals run --help
+obey CLIENT...  lets a model that obeys every text try to confirm a call, through claude, codex and gemini"""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -18,6 +19,10 @@ def main(arguments: Sequence[str]) -> int:
         from .trials import main as run
 
         return run(arguments[1:])
+    if arguments[:1] == ["obey"]:
+        from .command_lines import main as obey
+
+        return obey(arguments[1:])
     if arguments[:1] == ["reach"]:
         parser = argparse.ArgumentParser(prog="python -m evals reach")
         parser.add_argument("file", help="JSON, a list of objects with SQL; or one query a line")

@@ -1,9 +1,10 @@
 """Calls that a person confirms on a page, through the official Python client of both eras, and the page in a browser.
 
-A client that accepts everything and sends every token confirms nothing.
+A model that accepts everything, sends every token and does what every text suggests confirms nothing.
 """
 
 import asyncio
+import json
 import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -16,6 +17,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import ElicitResult, ErrorData
 
+from evals.obedient import ObedientModel
 from tests.e2e.orm import Orm, orm_of
 from tests.e2e.python_client import TIMEOUT, call, text_of
 from tests.e2e.servers import Server, manage, run_example
@@ -149,12 +151,8 @@ async def test_a_client_that_fails_to_open_the_page_gets_the_link(server: Server
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_client_that_says_yes_to_everything_confirms_nothing(
-    server: Server, token: str, orm: Orm, era: str
-) -> None:
+async def test_a_model_that_obeys_every_text_confirms_nothing(server: Server, token: str, orm: Orm, era: str) -> None:
     update = update_of(f"forged {era}")
-    # What it has is enough for nothing: whatever text it was ever sent, it sends as a token.
-    known = ["yes", token, era]
 
     async def accept(context: Any, params: Any) -> ElicitResult:
         with httpx2.Client(headers={"Authorization": f"Bearer {token}"}, timeout=TIMEOUT) as bearer:
@@ -163,19 +161,20 @@ async def test_a_client_that_says_yes_to_everything_confirms_nothing(
                 assert send(params.url).status_code in (302, 403)
         return ElicitResult(action="accept")
 
+    results: list[str] = []
     async with (
         connected(server, token, era, elicitation_callback=accept) as client,
         connected(server, token, era) as showing,
     ):
-        tried = await call(client, "update_record", **update, dry_run=True)
-        known.append(tried["version"])
-        first = asyncio.create_task(call(client, "update_record", **update))
-        await asyncio.sleep(1)
-        for text in known:
-            waiting = await call(showing, "update_record", **update, confirm_token=text)
-            assert waiting["state"] == "waiting"
-            known.extend({str(value) for value in waiting.values()} - set(known) if len(known) < 8 else ())
-        assert await first == waiting
+        accepted = asyncio.create_task(call(client, "update_record", **update))
+        names = [tool.name for tool in (await showing.list_tools()).tools]
+        model = ObedientModel("update_record", update, token)
+        while move := model.move(names, results):
+            result = await showing.call_tool(*move)
+            results.append(text_of(result.content[0]))
+        waiting = await accepted
+    assert len(results) > 15
+    assert waiting["state"] == json.loads(results[0])["state"] == json.loads(results[-1])["state"] == "waiting"
     assert not written(orm, f"forged {era}")
 
 
