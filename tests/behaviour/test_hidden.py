@@ -26,7 +26,7 @@ from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.testapp.models import Author, Book, Loan, Profile, Tag
 from tests.tool_calls import call, refusal, request_of
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server, pytest.mark.django_db]
 QUERY, GET, UPDATE, DESCRIBE, AGGREGATE = (
     QueryRecords(),
     GetRecord(),

@@ -30,7 +30,7 @@ from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.testapp.models import Author, Book
 from tests.tool_calls import request_of
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server, pytest.mark.django_db]
 WORDS = ("aardvark@example.org", "zyzzyva@example.org")
 DAYS = (datetime.date(1901, 1, 1), datetime.date(1999, 12, 31))
 # The columns that the clerk may not see; of these two the second is not editable where a hook says so.

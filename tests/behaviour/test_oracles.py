@@ -32,7 +32,7 @@ from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.testapp.models import Author, Book, Loan, Profile, Tag
 from tests.tool_calls import request_of
 
-pytestmark = [pytest.mark.walk, pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.walk, pytest.mark.postgresql, pytest.mark.one_server, pytest.mark.django_db]
 
 # What the hidden texts are in each of the two worlds; callers guess both.
 WORDS = ("aardvark", "zyzzyva")

@@ -27,7 +27,7 @@ from tests.factories import make_author, make_superuser, make_user
 from tests.testapp.models import Author, Section, Tag
 from tests.tool_calls import call, refusal, request_of
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server, pytest.mark.django_db]
 HISTORY = {"model": "admin.logentry"}
 SCOPES = frozenset({"mcp:read", "mcp:write"})
 QUERY, TOTALS = QueryRecords(), AggregateRecords()

@@ -8,7 +8,7 @@ from mcp_django.exposures.querysets import DerivedTable, leaves_out_nothing
 from tests.factories import make_author
 from tests.testapp.models import Author, Tag
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server, pytest.mark.django_db]
 
 
 @pytest.fixture(autouse=True)

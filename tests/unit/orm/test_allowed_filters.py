@@ -19,7 +19,7 @@ from tests.fileapp.models import Manual, Page
 from tests.testapp.models import AudioBook, Author, Book, Loan, Tag
 from tests.tool_calls import call, request_of, site_with
 
-pytestmark = pytest.mark.postgresql
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server]
 
 
 @pytest.mark.django_db

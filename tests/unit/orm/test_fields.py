@@ -18,7 +18,7 @@ from tests.oddapp.models import Page
 from tests.testapp.models import Book
 from tests.tool_calls import call, refusal
 
-pytestmark = pytest.mark.postgresql
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server]
 
 BOOK = Book._meta.get_field
 

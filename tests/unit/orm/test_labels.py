@@ -11,7 +11,7 @@ from mcp_django.orm.labels import label_of, labels_of, plain_label, returned_att
 from tests.factories import make_author
 from tests.testapp.models import AudioBook, Author, Book, Loan, Placement, Profile, Section, Shelf, Tag
 
-pytestmark = pytest.mark.postgresql
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server]
 
 SITE = MCPSite()
 

@@ -16,7 +16,7 @@ from tests.filterapp.models import Film, Studio
 from tests.library import reader
 from tests.tool_calls import call, refusal
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server, pytest.mark.django_db]
 QUERY, DESCRIBE = QueryRecords(), DescribeModel()
 
 

@@ -26,7 +26,7 @@ from tests.library import reader
 from tests.testapp.models import Author, Book, Loan
 from tests.tool_calls import call
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server, pytest.mark.django_db]
 QUERY = QueryRecords()
 APPS = ("testapp", "fieldapp", "filterapp", "inlineapp", "restapp")
 MODELS = [model for label in APPS for model in apps.get_app_config(label).get_models()]

@@ -11,7 +11,7 @@ from mcp_django.orm.undecodable_values import UNDECODABLE
 from tests.testapp.models import Author
 from tests.tool_calls import request_of
 
-pytestmark = pytest.mark.postgresql
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server]
 
 
 class Masked(serializers.CharField):

@@ -15,7 +15,7 @@ from tests.factories import make_superuser, make_user
 from tests.library import reader, site_with
 from tests.testapp.models import Author, Book, Tag
 
-pytestmark = pytest.mark.postgresql
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server]
 
 
 @pytest.fixture

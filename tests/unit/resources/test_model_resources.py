@@ -15,7 +15,7 @@ from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.library import make_library, reader, site_with
 from tests.testapp.models import Author, Book, Shelf, Tag
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server, pytest.mark.django_db]
 
 
 @pytest.fixture

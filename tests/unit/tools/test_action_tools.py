@@ -22,7 +22,7 @@ from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.testapp.models import Author, Book, Tag
 from tests.tool_calls import call, refusal, request_of
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server, pytest.mark.django_db]
 
 RUN = RunAction()
 SCOPES = frozenset({"mcp:read", "mcp:write"})
