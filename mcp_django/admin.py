@@ -7,6 +7,7 @@ from typing import Any
 
 from django.apps import apps
 from django.contrib import admin
+from django.contrib.admin import widgets
 from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.db.models import QuerySet
@@ -19,7 +20,7 @@ from django.utils.translation import gettext_lazy as _
 from .conf.value_kinds import HOST
 from .console.call_log_admin import CallEntryAdmin
 from .console.console_pages import APPROVALS, ReadOnlyAdmin
-from .models import ApprovalRequest, CallEntry, ClientHost, ConnectedApplication, Switch
+from .models import ApprovalRequest, ApprovalRule, CallEntry, ClientHost, ConnectedApplication, Switch
 
 
 def _is_mounted(name: str) -> bool:
@@ -163,6 +164,71 @@ class SwitchAdmin(ReadOnlyAdmin):
     list_filter = ("kind", ("ended", admin.EmptyFieldListFilter))
     search_fields = ("target", "name", "reason")
     ordering = ("-begins", "-pk")
+
+
+@admin.register(ApprovalRule)
+class ApprovalRuleAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """The rules by which calls wait for another person. All workers apply a change within five seconds."""
+
+    list_display = ("name", "effect", "what", "deciders", "is_active")
+    list_filter = ("effect", "is_active", "group")
+    list_select_related = ("group",)
+    search_fields = ("name", "permission", "group__name")
+    ordering = ("name",)
+    fieldsets = (
+        (None, {"fields": ("name", "is_active", "effect")}),
+        (_("Which calls"), {"fields": ("labels", "kinds", "tools", "actions", "condition", "rows_above")}),
+        (_("Whose calls"), {"fields": ("users", "groups", "service_accounts", "clients")}),
+        (_("Who decides"), {"fields": ("permission", "group", "hours")}),
+    )
+
+    @property
+    def form(self) -> Any:  # type: ignore[override]
+        """The form that checks a rule. Every process loads this file, and few show the form."""
+        from .console.approval_rule_form import ApprovalRuleForm
+
+        return ApprovalRuleForm
+
+    def get_autocomplete_fields(self, request: HttpRequest) -> Any:
+        """Return the fields whose rows the admin can search for this user."""
+        found = []
+        for name in ("users", "groups", "service_accounts"):
+            related: Any = self.opts.get_field(name).related_model
+            page = self.admin_site._registry.get(related)
+            if page is not None and page.get_search_fields(request) and page.has_view_permission(request):
+                found.append(name)
+        return found
+
+    def formfield_for_manytomany(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        """Return the form field; where the admin cannot search its rows, two lists, or the keys of users."""
+        if db_field.name not in self.get_autocomplete_fields(request):
+            if db_field.name == "users":
+                kwargs["widget"] = widgets.ManyToManyRawIdWidget(db_field.remote_field, self.admin_site)
+            else:
+                kwargs["widget"] = widgets.FilteredSelectMultiple(
+                    db_field.related_model._meta.verbose_name_plural, False
+                )
+        return super().formfield_for_manytomany(db_field, request, **kwargs)
+
+    @admin.display(description=_("what"))
+    def what(self, rule: ApprovalRule) -> str:
+        """Return what the rule is about, in a line."""
+        from .console.approval_rule_form import what
+
+        return what(rule)
+
+    @admin.display(description=_("who decides"))
+    def deciders(self, rule: ApprovalRule) -> str:
+        """Return the permission or the group of those who decide."""
+        from .console.approval_rule_form import deciders
+
+        return deciders(rule)
+
+    def construct_change_message(self, request: HttpRequest, form: Any, formsets: Any, add: bool = False) -> Any:
+        """Return the message in the history: of a change, what was changed from what to what."""
+        from .console.approval_rule_form import change_message
+
+        return super().construct_change_message(request, form, formsets, add) if add else change_message(form)
 
 
 # The forms need django-oauth-toolkit, which a project may not have.

@@ -17,6 +17,9 @@ from ..orm.fields import link_table
 from ..runtime.missing_migrations import MissingTables
 from .conditions import RuleCondition
 
+# The columns of a rule that list names.
+LISTS: Final = ("labels", "kinds", "tools", "actions", "clients")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
@@ -24,7 +27,8 @@ class Rule:
 
     ``kinds`` are those of :class:`~mcp_django.models.ApprovalRule`, ``labels`` of models, ``actions`` names like
     ``shop.order.refund``. ``users`` and ``groups`` are primary keys as text, ``clients`` client ids, and ``services``
-    those of service accounts. ``key`` is that of the row, None for a rule that code declares.
+    those of service accounts. ``key`` is that of the row, None for a rule that code declares. ``unreadable`` are the
+    columns of the row that cannot be read.
     """
 
     name: str
@@ -44,6 +48,7 @@ class Rule:
     group_key: Any = None
     hours: int = 72
     key: Any = None
+    unreadable: frozenset[str] = frozenset()
 
     @classmethod
     def of_row(
@@ -63,8 +68,12 @@ class Rule:
             groups = row.groups.values_list("pk", flat=True)
         if services is None:
             services = row.service_accounts.values_list("client_id", flat=True)
+        unreadable = {name for name in LISTS if not _is_list_of_texts(getattr(row, name))}
+        if not isinstance(row.condition, Mapping):
+            unreadable.add("condition")
         return cls(
             key=row.pk,
+            unreadable=frozenset(unreadable),
             name=row.name,
             blocks=row.effect == ApprovalRule.Effect.BLOCK,
             labels=frozenset(label.lower() for label in _texts(row.labels)),
@@ -136,9 +145,11 @@ class Rule:
 
 def _texts(value: Any) -> frozenset[str]:
     """Return the texts of a list as it was stored, none if it is something else."""
-    if isinstance(value, list) and all(isinstance(item, str) for item in value):
-        return frozenset(value)
-    return frozenset()
+    return frozenset(value if _is_list_of_texts(value) else ())
+
+
+def _is_list_of_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
 def _groups_of(request: Any) -> frozenset[str]:
