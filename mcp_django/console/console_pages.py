@@ -252,6 +252,7 @@ class Home(ModelAdmin):  # type: ignore[type-arg]
         self.pages = [replace(page, home=self) for page in PAGES]
         # Keep the admin index of a project that has its own.
         admin_site.index_template = admin_site.index_template or "mcp_django/console/admin_index.html"
+        self._add_to_histories(admin_site)
 
     def get_urls(self) -> list[URLPattern]:
         """Return a URL pattern for each page, before those of rows."""
@@ -264,6 +265,30 @@ class Home(ModelAdmin):  # type: ignore[type-arg]
             for alias in connections if page.makes_calls else ():
                 pattern.callback = transaction.non_atomic_requests(using=alias)(pattern.callback)
         return urls
+
+    def _add_to_histories(self, admin_site: admin.AdminSite) -> None:
+        """Show what can be taken back on the history pages of the admin site.
+
+        A site has no template for them, and those that a project or another package has must stay. So the view is
+        wrapped, and what it renders is extended, whatever template that is.
+        """
+        admin_view = admin_site.admin_view
+        if getattr(admin_view, "has_changes", False):
+            return
+
+        def admin_view_of(view: Callable[..., Any], cacheable: bool = False) -> Any:
+            if getattr(view, "__name__", "") != "history_view":
+                return admin_view(view, cacheable)
+
+            @wraps(view)
+            def history_view(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+                extended = import_string("mcp_django.console.object_history.with_changes")
+                return extended(self, request, view(request, *args, **kwargs))
+
+            return admin_view(history_view, cacheable)
+
+        admin_view_of.has_changes = True  # type: ignore[attr-defined]
+        admin_site.admin_view = admin_view_of  # type: ignore[method-assign]
 
     def client_time_url(self, request: HttpRequest, **filled_in: str) -> str:
         """Return the URL of the page of a client's time with what is filled in, "" if the user may not open it."""

@@ -4,7 +4,7 @@ One's own changes need no permission but those of their rows; those of others ne
 user's own rights decide, as for any write.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from django.contrib import messages
@@ -53,10 +53,14 @@ def may_take_back(user: Any, change: Change) -> bool:
 
 
 def changes_of(home: Home, request: HttpRequest, calls: Iterable[CallEntry]) -> Iterator[dict[str, Any]]:
-    """Yield what calls changed, the newest first, as far as the user may know: with the address at which a change is
-    taken back, "" if it cannot be, or not by this user."""
+    """Yield what calls changed, as :func:`changes_of_calls` does."""
+    return changes_of_calls(home, request, [call.call_id for call in calls if call.rows_changed])
+
+
+def changes_of_calls(home: Home, request: HttpRequest, ids: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Yield what the calls with these ids changed, the newest first, as far as the user may know: with the address at
+    which a change is taken back, "" if it cannot be, or not by this user."""
     user: Any = request.user
-    ids = [call.call_id for call in calls if call.rows_changed]
     if not ids:
         return
     states = (Change.State.DONE.value, Change.State.UNDONE.value)

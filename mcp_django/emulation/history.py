@@ -42,12 +42,22 @@ Message = list[dict[str, Any]] | str
 def made_by(message: str, client_id: str) -> bool:
     """Return whether a message of the admin's history was written for the client with this id."""
     own = _clean(client_id)
+    return bool(own) and _mark_of(message).get("client_id") == own
+
+
+def call_of(message: str) -> str:
+    """Return the id of the call that wrote a message of the admin's history, "" for any other message."""
+    return str(_mark_of(message).get("via MCP", ""))
+
+
+def _mark_of(message: str) -> dict[str, Any]:
+    """Return the hidden mark in a message that a call wrote, an empty one for any other message."""
     try:
         parts = json.loads(message)
     except ValueError:
-        return False
-    call = parts[-1] if isinstance(parts, list) and parts else None
-    return bool(own) and isinstance(call, dict) and "via MCP" in call and call.get("client_id") == own
+        return {}
+    mark = parts[-1] if isinstance(parts, list) and parts else None
+    return mark if isinstance(mark, dict) and "via MCP" in mark else {}
 
 
 def _clean(text: str) -> str:

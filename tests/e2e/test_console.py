@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urljoin
 
 import pytest
 
@@ -17,7 +18,7 @@ LANGUAGES = ["en", "ar"]
 # A phone, a tablet, a laptop, and a wide screen.
 WIDTHS = [375, 768, 1280, 1920]
 # What is the console's of a page of the admin.
-OURS = "#content-main"
+OURS = "#content-main, #mcp-changes"
 # A log as a day of several clients leaves it; one client and one tool have names that would break a page.
 DAY = """
 from datetime import timedelta
@@ -52,10 +53,13 @@ pk, other = Supplier.objects.order_by("pk").values_list("pk", flat=True)[:2]
 for key, name in ((other, "Somebody"), (pk, "First"), (pk, "<b>" + "LongestNameOfAll" * 4)):
     arguments = {"model": "shop.supplier", "pk": str(key), "values": {"name": name}}
     done = client.request("tools/call", name="update_record", arguments=arguments)["structuredContent"]
-    values = {"call": records[0].id.hex, "client_id": "client-0", "client_name": "Claude"}
+    values = {"client_id": "client-0", "client_name": "Claude"}
+    if key == pk:
+        values["call"] = records[0].id.hex
     Change.objects.filter(pk=done["change"]).update(**values)
 Supplier.objects.filter(pk=other).update(name="Somebody else")
 CallEntry.objects.filter(call_id=records[0].id.hex).update(site=site.name)
+print("supplier", other)
 print("change", done["change"])
 print("call", CallEntry.objects.get(call_id=records[0].id.hex).pk)
 """
@@ -72,6 +76,7 @@ PAGES = {
     "client-time": ("client_time/?client=client-0", "You see what that is"),
     "client-time-look": (f"client_time/?client=client-0&{EVER}&look=1", "Would be taken back (2)"),
     "client-time-wrong": ("client_time/?client=client-7&since=x&until=x&look=1", "Enter a valid date/time."),
+    "history": ("../../shop/supplier/{supplier}/history/", "Take back: supplier Somebody changed: name"),
     "seen": ("seen/?user=warehouse", "query_records"),
     "seen-form": ("seen/?user=nobody-at-all", "There is no such user"),
     "try": ("try/", "Call a tool as yourself"),
@@ -125,10 +130,11 @@ def seen(server: Server, node: str, chromium: str) -> dict[tuple[str, str], dict
     told = manage(server, "shell", "-c", DAY)
     call = told.rpartition("call ")[2].split()[0]
     change = int(told.rpartition("change ")[2].split()[0])
-    keys = {"call": call, "change": change, "earlier": change - 1}
+    supplier = told.rpartition("supplier ")[2].split()[0]
+    keys = {"call": call, "change": change, "earlier": change - 1, "supplier": supplier}
     console = f"{server.origin}/admin/mcp_django/callentry/"
     pages = [
-        {"name": name, "url": f"{console}{path.format(**keys)}", "sent": SENT.get(name)}
+        {"name": name, "url": urljoin(console, path.format(**keys)), "sent": SENT.get(name)}
         for name, (path, _) in PAGES.items()
     ]
     task: dict[str, Any] = {"languages": LANGUAGES, "widths": WIDTHS, "within": OURS, "pages": pages}
