@@ -131,7 +131,9 @@ async function look(page, { name, url, sent, copies }, language) {
   await page.evaluate(axe);
   // Everything is looked for once, the narrowest window last; of another scheme the colours, in that window.
   const [narrowest, ...wider] = task.widths;
-  for (const [number, colorScheme] of task.schemes.entries()) {
+  // Colours are the same in each language.
+  const schemes = task.screenshots || language === task.languages[0] ? task.schemes : task.schemes.slice(0, 1);
+  for (const [number, colorScheme] of schemes.entries()) {
     await page.emulateMedia({ colorScheme });
     for (const width of number && !task.screenshots ? [narrowest] : [...wider, narrowest]) {
       await page.setViewportSize({ width, height: HEIGHT });

@@ -145,6 +145,7 @@ def test_bulk_writes_and_several_writes_are_confirmed_alike(caller, person, tool
     assert change().footprint
 
 
+@pytest.mark.one_server
 def test_an_action_is_confirmed_with_its_form(caller, person, monkeypatch):
     def rename(self, request, queryset):
         queryset.update(name="Bob")
@@ -164,6 +165,7 @@ def test_an_action_is_confirmed_with_its_form(caller, person, monkeypatch):
     assert change().state == "done"
 
 
+@pytest.mark.one_server
 def test_a_function_tool_is_confirmed_and_runs_once(caller, person):
     calls = []
 
@@ -182,6 +184,7 @@ def test_a_function_tool_is_confirmed_and_runs_once(caller, person):
     assert len(calls) == 1
 
 
+@pytest.mark.one_server
 def test_an_async_tool_is_confirmed(caller, person):
     calls = []
 
@@ -306,6 +309,7 @@ def test_a_yes_after_rights_are_lost_changes_nothing(caller, person, root, loss)
         assert change().outcome
 
 
+@pytest.mark.one_server
 def test_read_only_and_switches_hold_at_the_moment_of_the_yes(caller, person, settings):
     book = make_book("Dune")
     page = page_of(caller.call("delete_record", **BOOK, pk=book.pk))
@@ -319,6 +323,7 @@ def test_read_only_and_switches_hold_at_the_moment_of_the_yes(caller, person, se
     assert Book.objects.exists()
 
 
+@pytest.mark.one_server
 def test_a_budget_that_is_used_up_refuses(caller, person, settings):
     book = make_book("Dune")
     page = page_of(caller.call("delete_record", **BOOK, pk=book.pk))
@@ -327,6 +332,7 @@ def test_a_budget_that_is_used_up_refuses(caller, person, settings):
     assert Book.objects.exists()
 
 
+@pytest.mark.one_server
 def test_a_refreshed_token_stands_for_the_one_that_asked(caller, person, root):
     book = make_book("Dune")
     family = uuid.uuid4()
@@ -345,6 +351,7 @@ def test_a_refreshed_token_stands_for_the_one_that_asked(caller, person, root):
     assert "It was done." in say(person, page), change().outcome
 
 
+@pytest.mark.one_server
 def test_the_call_runs_with_the_scopes_and_models_of_its_token(person, root):
     # The user may do more than this client: what counts is what the client may do.
     caller = MCPClient(root)
@@ -364,6 +371,7 @@ def test_the_call_runs_with_the_scopes_and_models_of_its_token(person, root):
     assert "testapp.book" in labels
 
 
+@pytest.mark.one_server
 def test_the_call_runs_in_the_language_of_its_caller(root, person):
     seen = []
 
@@ -389,6 +397,7 @@ def test_nobody_decides_when_it_is_too_late(caller, person):
     assert change().state == "expired"
 
 
+@pytest.mark.one_server
 def test_what_can_no_longer_be_read_is_not_made(caller, person, settings):
     book = make_book("Dune")
     page = page_of(caller.call("delete_record", **BOOK, pk=book.pk))
@@ -457,6 +466,7 @@ def test_a_worker_killed_at_any_statement_leaves_the_call_open_or_done(root, cal
 # Attacks
 
 
+@pytest.mark.one_server
 def test_nothing_that_a_client_sends_is_a_yes(root):
     book = make_book("Dune")
     arguments = {**BOOK, "pk": book.pk}
@@ -472,6 +482,7 @@ def test_nothing_that_a_client_sends_is_a_yes(root):
     assert Book.objects.exists()
 
 
+@pytest.mark.one_server
 def test_the_version_of_a_dry_run_is_no_yes(caller):
     book = make_book("Dune")
     tried = caller.call("delete_record", **BOOK, pk=book.pk, dry_run=True)
@@ -481,6 +492,7 @@ def test_the_version_of_a_dry_run_is_no_yes(caller):
     assert Book.objects.exists()
 
 
+@pytest.mark.one_server
 def test_a_token_made_under_another_setting_is_no_yes(caller, settings):
     book = make_book("Dune")
     settings.MCP_DJANGO = {**settings.MCP_DJANGO, "CONFIRM": "model"}
@@ -490,6 +502,7 @@ def test_a_token_made_under_another_setting_is_no_yes(caller, settings):
     assert Book.objects.exists()
 
 
+@pytest.mark.one_server
 def test_a_token_that_confirms_by_itself_confirms_nothing(root):
     book = make_book("Dune")
     caller = MCPClient(root, capabilities={"elicitation": {}})
@@ -500,6 +513,7 @@ def test_a_token_that_confirms_by_itself_confirms_nothing(root):
     assert Book.objects.exists()
 
 
+@pytest.mark.one_server
 def test_one_client_does_not_get_the_outcome_of_another(root, person):
     book = make_book("Dune")
     one = MCPClient(root)
