@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .context.tool_results import ToolResult
-    from .decorators import action, prompt, register, register_viewset, resource, tool
+    from .decorators import action, approval, prompt, register, register_viewset, resource, tool
     from .emulation.admin_exposure import AdminExposure
     from .exceptions import AlreadyRegistered, Declined, NotRegistered, ToolError
     from .exposures.model_exposure import ModelExposure
@@ -41,6 +41,7 @@ __all__ = [
     "ToolError",
     "ToolResult",
     "action",
+    "approval",
     "embed",
     "notify_changed",
     "notify_list_changed",
@@ -55,7 +56,7 @@ __all__ = [
 # The modules of the public names, as in the imports for type checkers above.
 _NAMES = {
     "context.tool_results": "ToolResult",
-    "decorators": "action prompt register register_viewset resource tool",
+    "decorators": "action approval prompt register register_viewset resource tool",
     "emulation.admin_exposure": "AdminExposure",
     "exceptions": "AlreadyRegistered Declined NotRegistered ToolError",
     "exposures.model_exposure": "ModelExposure",

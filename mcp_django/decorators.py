@@ -1,9 +1,12 @@
-"""Decorators of ``mcp.py``: ``register``, ``register_viewset``, ``tool``, ``resource``, ``prompt`` and ``action``."""
+"""What ``mcp.py`` declares with: ``register``, ``register_viewset``, ``tool``, ``resource``, ``prompt``, ``action`` and
+``approval``."""
+
+from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from django.core.exceptions import ImproperlyConfigured
 from django.db.models import Model
@@ -11,6 +14,10 @@ from django.db.models import Model
 from .exposures.model_exposure import ModelExposure
 from .sites import MCPSite
 from .sites import site as default_site
+
+if TYPE_CHECKING:
+    from .context.request import MCPRequest
+    from .exposures.declared_approvals import Approval
 
 F = TypeVar("F", bound=Callable[..., Any])
 E = TypeVar("E", bound=type[ModelExposure])
@@ -111,15 +118,42 @@ def action(
     if isinstance(permissions, str):
         raise ImproperlyConfigured(f'permissions of an action must be a list such as ["change"], not {permissions!r}.')
     from .exposures.declared_actions import ActionOptions
+    from .exposures.declared_approvals import Approval
+
+    approvals = Approval.listed(options.pop("approval", None))
 
     def wrapper(function: F) -> F:
         function = _runs_anywhere(function)
         function.mcp_action = ActionOptions(  # type: ignore[attr-defined]
-            permissions=tuple(permissions), description=description, destructive=destructive, **options
+            permissions=tuple(permissions),
+            description=description,
+            destructive=destructive,
+            approval=approvals,
+            **options,
         )
         return function
 
     return wrapper(function) if function is not None else wrapper
+
+
+def approval(
+    *,
+    when: Mapping[str, Any] | Callable[[MCPRequest, Mapping[str, Any]], bool] | None = None,
+    permission: str = "",
+    group: str = "",
+    name: str = "",
+    rows_above: int | None = None,
+    hours: int = 72,
+) -> Approval:
+    """Return which calls wait for the yes of another person, for the option ``approval`` of an exposure, an action or a
+    tool; see :class:`~mcp_django.exposures.declared_approvals.Approval`.
+
+    Raises:
+        ImproperlyConfigured: not exactly one of a permission and a group is named.
+    """
+    from .exposures.declared_approvals import Approval
+
+    return Approval(when=when, permission=permission, group=group, name=name, rows_above=rows_above, hours=hours)
 
 
 def _runs_anywhere(method: F) -> F:

@@ -104,7 +104,7 @@ class OneRequest:
     def _approve(self) -> None:
         user: Any = self.request.user
         site = known_sites()[self.change.site]
-        KeptCallExecutor(self.kept, site, self.request, user.get_username()).run()
+        KeptCallExecutor(self.kept, site, self.request, user.get_username(), approver=user).run()
         if not self.queue.approved(self.approval):
             messages.warning(self.request, _("It was decided already, or its time is over."))
 

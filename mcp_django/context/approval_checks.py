@@ -9,23 +9,31 @@ class ApprovalCheck(Protocol):
 
     The part that knows what the call does checks it, before anything is changed. If a rule applies, ``is_needed`` is
     True from then on: the call then asks as one that only a person can confirm, and what it would have shown is kept
-    for those who decide. While the call runs under the yes of such a person, the checks only make sure that no rule
-    forbids that.
+    for those who decide. While the call runs under the yes of such a person, the checks make sure that no rule forbids
+    it by now, and that this person may decide by all that apply. ``told`` says of a call that was only tried what it
+    has to wait for.
+
+    All methods raise ``ToolError`` if a rule forbids the call.
     """
 
     is_needed: bool
 
-    def check_write(self, write: Any, footprint: Any, make: Callable[[], Any]) -> None:
+    def check_write(self, write: Any, footprint: Any, make: Callable[[], Any]) -> Any:
         """Check a prepared write, whose rows are in the footprint; ``make`` returns it anew, to try it.
 
-        Raises ``ToolError`` if a rule forbids it.
+        Returns the trial, None if none was needed.
         """
 
-    def check_action(self, call: Any) -> None:
-        """Check an action on the rows that its call has selected; raise ``ToolError`` if a rule forbids it."""
+    def check_trial(self, make: Callable[[], Any]) -> Any:
+        """Try a write that the caller only wants to try, and return the trial, checked."""
 
-    def check_arguments(self, arguments: Mapping[str, Any], label: str = "") -> None:
-        """Check a call of which nothing is known but its arguments, and the label of its model if it has one.
+    def check_action(self, call: Any, arguments: Mapping[str, Any]) -> None:
+        """Check an action on the rows that its call has selected, with its arguments and the values of its form."""
 
-        Raises ``ToolError`` if a rule forbids it.
-        """
+    def check_arguments(self, arguments: Mapping[str, Any], label: str = "", kind: str = "") -> None:
+        """Check a call of which nothing is known but its arguments, and the label of its model and what it does to a
+        row, "create", "update" or "delete", if it has them."""
+
+    @property
+    def told(self) -> str:
+        """What the call has to wait for, in a sentence."""

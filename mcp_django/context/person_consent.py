@@ -41,13 +41,14 @@ class Consent:
 
     ``digest`` is that of the call as they were shown it, ``change`` the number of the request, and ``by`` their name.
     The write puts what it has done into ``done``, as columns of a change. ``is_late`` says that somebody else has
-    decided before.
+    decided before. ``approver`` is the user who decided, if that is not the caller.
     """
 
     digest: str
     change: int
     by: str
     is_late: bool = False
+    approver: Any = None
     done: dict[str, Any] = field(default_factory=dict)
 
 
@@ -81,8 +82,10 @@ def digest_of(confirmation: Confirmation) -> str:
 
 def confirmation_class(request: MCPRequest, *, by_person: bool) -> type[Confirmation]:
     """Return the class of a confirmation: ``by_person`` says that only a person can give it. Where one has done so, the
-    class stays, whatever was declared since."""
-    return PersonConfirmation if by_person or request.mcp.consent is not None else Confirmation
+    class stays, whatever was declared since. A call that waits for the yes of another person asks only them."""
+    approvals = request.mcp.approvals
+    by_person = by_person or request.mcp.consent is not None or (approvals is not None and approvals.is_needed)
+    return PersonConfirmation if by_person else Confirmation
 
 
 def needs_person(*declared: Any, deletes: bool = False, rows: int = 0) -> bool:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from django.contrib.sessions.backends.base import SessionBase
 
     from .admin_page import PageName
+    from .approval_checks import ApprovalCheck
     from .call_restrictions import Narrowing
     from .questions import Answers
     from .sampling_and_roots import Root, Sampled
@@ -90,9 +91,10 @@ class MCPContext:
     server can keep a connection open. ``param_headers`` are the ``Mcp-Param-*`` headers by lower-case name, None on a
     transport without headers. ``record`` is the call's record for those who run the site, and ``off`` what they have
     switched off (an ``Off`` of ``operating.switches``), None for nothing. ``consent`` is the yes of a person under
-    which the call runs (a ``Consent`` of ``context.person_consent``), None without one. ``close_stream()`` closes the
-    connection of a call whose client will come back for the answer (2025-11-25, basic/transports), and does nothing
-    otherwise.
+    which the call runs (a ``Consent`` of ``context.person_consent``), None without one. ``approvals`` are the approval
+    rules that may concern the call (an ``ApprovalCheck`` of ``context.approval_checks``), None for none.
+    ``close_stream()`` closes the connection of a call whose client will come back for the answer (2025-11-25,
+    basic/transports), and does nothing otherwise.
     """
 
     site: Any
@@ -110,6 +112,7 @@ class MCPContext:
     record: CallRecord = field(default_factory=CallRecord)
     off: Any = None
     consent: Any = None
+    approvals: "ApprovalCheck | None" = None
     cancelled: bool = False
     last_progress: float | None = None
     told_at: float = 0.0

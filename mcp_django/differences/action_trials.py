@@ -5,7 +5,7 @@ many-to-many relations, and of what goes with those that it deletes; what else i
 nothing else, what it did can be taken back.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import cached_property
@@ -266,9 +266,18 @@ class TriableActionCall(ActionCall):
         trial.confirmation.check_pin(version)
         self.tried_digest = trial.digest
 
-    def _trial(self) -> ActionTrial:
+    def _trial(self, look: Callable[[Trial], None] | None = None) -> ActionTrial:
         given = {**self.picked, "form": dict(self.form)}
-        return ActionTrial(lambda: ActionRun(TriedCall(self.request, self.action, given, self.arguments)))
+        return ActionTrial(lambda: ActionRun(TriedCall(self.request, self.action, given, self.arguments)), look)
+
+    def tried(self, look: Callable[[Any], None]) -> ActionTrial | None:
+        """Return the action, tried, after ``look`` has seen it; None where it asks for more than the call has."""
+        if self.action.only_looks:
+            return None
+        try:
+            return self._trial(look)
+        except (AsksFirst, NotRehearsable):
+            return None
 
     def _tried(self) -> ToolResult:
         """Return what the action would do."""
@@ -280,6 +289,10 @@ class TriableActionCall(ActionCall):
         wire = {"dry_run": True, **about, **trial.to_wire(), "version": trial.pin}
         if run.call.confirms:
             wire["next"] = Trial.WILL_ASK
+        self.select()
+        if self._is_approved(self.form):
+            assert self.request.mcp.approvals is not None
+            wire["next"] = self.request.mcp.approvals.told
         return ToolResult(structured=wire)
 
     # Asking

@@ -72,7 +72,8 @@ class Trial:
     ``difference`` is what the caller sees of it, and ``stored`` what it does in all. ``pin`` holds the call to the rows
     as they were before it, ``digest`` is that of these rows, and ``confirmation`` is bound to them. ``result`` is what
     the call would return, and ``cannot_undo`` why it could not be taken back, "" if it could. ``keys`` are those of
-    the rows that a write touches whose steps name them as they come, by model.
+    the rows that a write touches whose steps name them as they come, by model. ``look`` is called while the rows are as
+    the write has left them.
     """
 
     # What is said of a call that asks, though its trial did not.
@@ -82,7 +83,8 @@ class Trial:
     difference: Difference
     stored: StoredDifference
 
-    def __init__(self, make: Callable[[], Write]) -> None:
+    def __init__(self, make: Callable[[], Write], look: Callable[["Trial"], None] | None = None) -> None:
+        self._look = look
         self.keys: Mapping[type[Model], Collection[Key]] = {}
         self._begin(make)
         self.request = self.write.request
@@ -148,6 +150,8 @@ class Trial:
             if not write.names_late:
                 self._hold(footprint)
             self.stored = write.outcome(footprint)
+            if self._look is not None:
+                self._look(self)
             rows = DifferingRows(self.request, self.stored, write.targets)
             rows.read(after)
             rehearsal.tables = {*write.tables(footprint)} - others.tables(self.stored)

@@ -25,14 +25,15 @@ from .writes import Write
 class WritePreview(Preview):
     """What a write would do, tried when it is asked for."""
 
-    def __init__(self, write: Write, make: Callable[[], Write]) -> None:
+    def __init__(self, write: Write, make: Callable[[], Write], trial: Trial | None = None) -> None:
         self.write = write
         self.make = make
+        self.tried = trial
 
     @cached_property
     def trial(self) -> Trial:
         """The write, tried."""
-        tried: Trial | None = getattr(self.write, "trial", None)
+        tried: Trial | None = self.tried or getattr(self.write, "trial", None)
         return tried or Trial(self.make)
 
     @property
@@ -83,7 +84,9 @@ class WriteCall:
             footprint = self._prepared()
             if (pin := self.arguments.get("version")) and Confirmation.is_pin(pin):
                 write.confirmation(footprint).check_pin(pin)
-            if self.is_asked and (asked := self._asked(footprint)):
+            approvals = self.request.mcp.approvals
+            trial = approvals.check_write(write, footprint, self.make) if approvals is not None else None
+            if self.is_asked and (asked := self._asked(footprint, trial)):
                 return asked
             return ToolResult(structured=self.perform(footprint))
 
@@ -106,14 +109,16 @@ class WriteCall:
     @property
     def is_asked(self) -> bool:
         """Whether the prepared write has to be confirmed, or was confirmed by a person."""
-        return self.write.asks or self.request.mcp.consent is not None
+        mcp = self.request.mcp
+        is_approved = mcp.approvals is not None and mcp.approvals.is_needed
+        return self.write.asks or is_approved or mcp.consent is not None
 
     def _prepared(self) -> Footprint:
         """Prepare the write, and return its footprint. The rows are read as they are, if that is needed to take the
         write back or to ask."""
         self.write.prepare()
         footprint = Footprint(self.using)
-        if not self.cannot_undo or self.is_asked:
+        if not self.cannot_undo or self.is_asked or self.request.mcp.approvals is not None:
             try:
                 self.write.track(footprint)
             except TooManyRows:
@@ -122,20 +127,23 @@ class WriteCall:
 
     # Asking
 
-    def _asked(self, footprint: Footprint) -> ToolResult | None:
+    def _asked(self, footprint: Footprint, trial: Trial | None) -> ToolResult | None:
         """Ask for confirmation: return the preview to confirm, None once exactly this is confirmed."""
         token = self.arguments.get("confirm_token")
-        preview = WritePreview(self.write, self.make)
+        preview = WritePreview(self.write, self.make, trial)
         return self.write.confirmation(footprint).confirm(token, preview, again=self.write.asks_again)
 
     # Trying
 
     def _tried(self) -> ToolResult:
         """Return what the write would do."""
-        trial = Trial(self.make)
+        approvals = self.request.mcp.approvals
+        trial = Trial(self.make) if approvals is None else approvals.check_trial(self.make)
         trial.settle()
         wire = {"dry_run": True, **trial.to_wire(), "version": trial.pin}
-        if trial.write.asks:
+        if approvals is not None and approvals.is_needed:
+            wire["next"] = approvals.told
+        elif trial.write.asks:
             wire["next"] = Trial.WILL_ASK
         return ToolResult(structured=wire)
 

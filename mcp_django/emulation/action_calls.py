@@ -50,6 +50,7 @@ SELECT_ACROSS: Final = "select_across"
 HELD_BACK: Final = "Its file is not shown, because it may hold columns that are hidden from you."
 FILL_IN: Final = "Nothing has been changed yet. Call again with form filled in as the user wants it."
 NOT_TRIED: Final = gettext_noop("the action")
+NOT_SO: Final = "Nothing was changed. Call again with these values as form, which the user has entered."
 UNUSED_FORM: Final = "The action asked nothing, so form was not used."
 FAILED: Final = "The action reports an error. What it changed before that has been kept, as in the admin."
 
@@ -91,6 +92,11 @@ class ActionCall:
     tries: ClassVar = False
     # What a question says of the way back.
     WARNING: ClassVar = "this cannot be undone by itself. "
+    # Whether only a person confirms the call, and whether it waits for the yes of another person, or has it.
+    by_person = False
+    is_approved = False
+    # Whether the call has to be confirmed.
+    confirms: bool
 
     def __init__(
         self, request: MCPRequest, action: Action, arguments: Mapping[str, Any], own: Mapping[str, Any]
@@ -113,7 +119,10 @@ class ActionCall:
         request = self.request
         action = self.action
         self.select()
-        self.by_person = request.mcp.consent is not None
+        self.is_approved = self._is_approved(self.form)
+        # The page of an action that asks by itself comes first.
+        self.confirms = self.confirms or (self.is_approved and not action.asks_by_page)
+        self.by_person = request.mcp.consent is not None or self.is_approved
         self.by_person |= needs_person(action.options.confirm, self.exposure.confirm, rows=len(self.rows))
         self.bound_rows = self.bound()
         self.confirmation = self._confirmation(dict(self.arguments))
@@ -145,7 +154,19 @@ class ActionCall:
         # Nobody has named the rows that a query picks: show them first.
         self.confirms = (action.confirms and not action.asks_by_page) or (self.by_query and not action.only_looks)
 
+    def _is_approved(self, given: Mapping[str, Any]) -> bool:
+        """Return whether the call with these answers waits for the yes of another person, or has it."""
+        approvals = self.request.mcp.approvals
+        if approvals is None or self.action.only_looks:
+            return False
+        approvals.check_action(self, {**self.arguments, **given})
+        return approvals.is_needed
+
     # What a subclass can do with the action
+
+    def tried(self, look: Callable[[Any], None]) -> Any:
+        """Return the action, tried, after ``look`` has seen it; None where it cannot be tried."""
+        return None
 
     def bound(self) -> Sequence[Any]:
         """Return what a confirmation of the action is bound to: the rows that it runs on, for a person as they are."""
@@ -206,7 +227,7 @@ class ActionCall:
 
         values = {**values, **answers}
         # The page of an action confirms it, if it shows the page that it declares.
-        needs_page = self.action.confirms and not self.confirms and not is_confirmed
+        needs_page = (self.action.confirms or self.is_approved) and not self.confirms and not is_confirmed
         entries = [*changelist_entries(self.action.name, self.rows), *entries]
         outcome = self.attempt(values, entries, needs_page=needs_page)
         if isinstance(outcome, ToolResult):
@@ -281,6 +302,7 @@ class ActionCall:
         action = self.action
         exposure = self.exposure
         rows = self.rows
+        self._check_answers(values)
         if page is not None and page.selected is not None:
             posted = frozenset(page.selected)
             rows = [row for row in rows if str(row.pk) in posted]
@@ -321,6 +343,14 @@ class ActionCall:
                 rows_changed.send(sender=exposure.model, rows=rows)
             outcome = self.kept(outcome)
         return outcome
+
+    def _check_answers(self, values: Mapping[str, Any]) -> None:
+        """Raise ``ToolError`` if the answers of the client's user make the call one that waits for another person: it
+        was not asked for in this way."""
+        is_new = not (self.tries or self.by_person) and bool(self.form or self.request.mcp.answers.seen)
+        if is_new and self._is_approved({**values, **self.form}):
+            assert self.request.mcp.approvals is not None
+            raise ToolError(f"{self.request.mcp.approvals.told} {NOT_SO}")
 
     def _without_unused_form(self, result: ToolResult) -> ToolResult:
         """Return the result of the action; raise ``ToolError``, which undoes it, if nothing asked for the call's form.

@@ -3,7 +3,8 @@
 An action can have attributes: ``mcp_destructive`` (False: it is harmless and needs no confirmation; True: it needs
 confirmation, also with the view permission alone), ``mcp_confirm`` (who confirms it), ``mcp_read_only`` (it changes
 nothing), ``mcp_atomic = False`` (it manages its own transactions), ``mcp_dry_run`` (True: it may run to show what it
-would do, in a transaction that is rolled back), ``mcp_file`` (True: it can hand out files and texts with columns that
+would do, in a transaction that is rolled back), ``mcp_approval`` (an ``mcp.approval()``: which runs wait for the yes of
+another person), ``mcp_file`` (True: it can hand out files and texts with columns that
 the exposure hides), ``mcp_form`` (the form class of its intermediate page; None, like ``-> None``, says that it has no
 such page).
 """
@@ -21,6 +22,7 @@ from django.forms import CharField, Field, Form
 from ..context.request import MCPRequest
 from ..exceptions import ToolError
 from ..exposures.declared_actions import Action, ActionOptions
+from ..exposures.declared_approvals import Approval
 from ..operating.query_comments import reading
 from ..orm.tool_arguments import Arguments
 from ..schema.form_schemas import FormSchema
@@ -168,5 +170,6 @@ def _admin_options(function: Callable[..., Any]) -> ActionOptions:
         read_only=getattr(function, "mcp_read_only", False),
         atomic=getattr(function, "mcp_atomic", True),
         confirm=getattr(function, "mcp_confirm", None),
+        approval=Approval.listed(getattr(function, "mcp_approval", None)),
         dry_run=getattr(function, "mcp_dry_run", False),
     )

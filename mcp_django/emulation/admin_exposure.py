@@ -277,6 +277,7 @@ class AdminExposure(ModelExposure):
         self.undo = self.undo and getattr(model_admin, "mcp_undo", True)
         self.dry_run = self.dry_run and getattr(model_admin, "mcp_dry_run", True)
         self.confirm = self.confirm or getattr(model_admin, "mcp_confirm", None)
+        self.approval = self.approval or getattr(model_admin, "mcp_approval", None)
         self._fixed_fields: dict[Any, Any] = {}
         self._kept_forms: dict[Any, type[ModelForm[Any]]] = {}
 

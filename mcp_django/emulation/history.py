@@ -85,6 +85,9 @@ class Journal:
         client = f"{name} ({self.client_id})" if name and self.client_id else self.client
         # The author as the history page shows it.
         self.author = f"{client}, {tool}" if client else tool
+        consent = request.mcp.consent
+        if consent is not None and consent.approver is not None:
+            self.author += f", approved by {_clean(consent.by)}"
 
     def _marked(self, message: Message, mark: dict[str, Any] | None = None) -> Message:
         """Return a history message with two marks of client and tool: one that pages show, and a hidden one. The module

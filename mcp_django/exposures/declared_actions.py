@@ -14,6 +14,7 @@ from django.forms import Field
 if TYPE_CHECKING:
     from ..context.request import MCPRequest
     from ..functions.asked_parameters import AskedParameters
+    from .declared_approvals import Approval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +26,7 @@ class ActionOptions:
     action of an admin has that says nothing, asks unless the action needs only the view permission.
     ``atomic`` runs the action in one transaction. ``asks`` says that it uses ``request.mcp.ask()``. ``confirm`` says
     who confirms it, in place of the exposure's option, ``dry_run`` that it may run to be tried, and is rolled back.
+    ``approval`` says which runs wait for the yes of another person.
     """
 
     permissions: tuple[str, ...] = ("change",)
@@ -35,6 +37,7 @@ class ActionOptions:
     asks: bool = False
     confirm: Any = None
     dry_run: bool = False
+    approval: Sequence[Approval] = ()
 
 
 class Action:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ..context.request import MCPRequest
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Approval:
     """Which calls wait for the yes of another person, and whose.
 
@@ -31,6 +31,13 @@ class Approval:
     name: str = ""
     rows_above: int | None = None
     hours: int = 72
+
+    @staticmethod
+    def listed(declared: Any) -> tuple[Approval, ...]:
+        """Return the approvals of an option, which may be one, several, or None."""
+        if declared is None:
+            return ()
+        return (declared,) if isinstance(declared, Approval) else tuple(declared)
 
     def __post_init__(self) -> None:
         if bool(self.permission) == bool(self.group):

@@ -257,7 +257,8 @@ class ModelExposure:
     as long. ``search_terms`` are other words for the rows, such as synonyms, by which ``list_models`` finds the model.
     ``undo = False`` says that nothing is kept to take changes of the rows back. ``dry_run = False`` says that the hooks
     that write rows must not run in a transaction that is rolled back, because they do more than the database undoes.
-    ``confirm`` says who confirms writes that ask, in place of the setting ``CONFIRM``.
+    ``confirm`` says who confirms writes that ask, in place of the setting ``CONFIRM``. ``approval`` says which writes
+    of its rows wait for the yes of another person: an ``mcp.approval()``, or a list of them.
     """
 
     fields: Sequence[str] | str | None = None
@@ -277,6 +278,7 @@ class ModelExposure:
     undo: bool = True
     dry_run: bool = True
     confirm: Any = None
+    approval: Any = None
     form: type[ModelForm[Any]] | None = None
     inlines: Sequence[type[InlineModelAdmin[Any, Any]]] | None = None
     serializer_class: type[BaseSerializer[Any]] | None = None

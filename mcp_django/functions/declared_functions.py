@@ -24,7 +24,7 @@ ANY: Final = ("name", "title", "description", "permissions", "permission", "scop
 OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "tool": (
         *(*ANY, "read_only", "destructive", "idempotent", "open_world"),
-        *("input_schema", "structured", "asks", "confirm", "dry_run", "meta"),
+        *("input_schema", "structured", "asks", "confirm", "approval", "dry_run", "meta"),
     ),
     "prompt": (*ANY, "complete"),
     "resource": (*ANY, "mime_type", "size", "complete", "ttl_ms", "public"),

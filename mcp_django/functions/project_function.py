@@ -70,6 +70,8 @@ class ProjectFunction:
         self.asked = AskedParameters.of(function, REQUEST)
         # Asks the client's user to confirm a call with these arguments, None if a call needs no confirmation.
         self.confirm: Callable[[MCPRequest, Mapping[str, Any]], None] | None = None
+        # Asks for the yes of another person in the same way, where a rule wants it.
+        self.approve: Callable[[MCPRequest, Mapping[str, Any]], None] | None = None
         skipped = (*REQUEST, *self.asked.names)
         if input_schema is not None:
             self.arguments = ArgumentSchema.of_author(input_schema, function, skipped)
@@ -103,24 +105,42 @@ class ProjectFunction:
             return self._call_async(request, arguments, finish)
         with speaking_plainly():
             given = self.arguments.validate(arguments, request)
-            given |= self.answers(request, given) if confirms else self.asked.answers(request, given)
+            given |= self.checked_answers(request, given) if confirms else self.asked.answers(request, given)
             with request.mcp.record.in_own_code():
                 value = self.function(request, **given)
             return finish(value)
+
+    def checked_answers(self, request: MCPRequest, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the answers as :meth:`answers` does, and check the call with and without them against the rules on
+        approval."""
+        approvals = request.mcp.approvals
+        if approvals is None:
+            return self.answers(request, arguments)
+        approvals.check_arguments(arguments)
+        was_needed = approvals.is_needed
+        found = self.answers(request, arguments)
+        if found and not was_needed:
+            approvals.check_arguments({**arguments, **found})
+            if approvals.is_needed:
+                raise ToolError(f"{approvals.told} Nothing was changed. Call again with the answers as arguments.")
+        return found
 
     def answers(self, request: MCPRequest, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the answers that this project function needs for its call, besides its validated ``arguments``.
 
         The user confirms the call in the same round.
         """
-        if self.confirm is None:
+        confirm = self.confirm
+        if request.mcp.approvals is not None and request.mcp.approvals.is_needed:
+            confirm = confirm or self.approve
+        if confirm is None:
             if self.asked.items:
                 return self.asked.answers(request, arguments)
             return {}
         found: dict[str, Any]
         try:
             found, _ = InputRequired.together(
-                [partial(self.asked.answers, request, arguments), partial(self.confirm, request, arguments)]
+                [partial(self.asked.answers, request, arguments), partial(confirm, request, arguments)]
             )
         except PersonNeeded:
             # A person confirms the call with all its answers.
@@ -134,9 +154,9 @@ class ProjectFunction:
                 given = await sync_to_async(self.arguments.validate)(arguments, request)
             else:
                 given = self.arguments.validate(arguments, request)
-            if self.asked.items or self.confirm is not None:
+            if self.asked.items or self.confirm is not None or request.mcp.approvals is not None:
                 # A form may query the database.
-                given |= await sync_to_async(self.answers)(request, given)
+                given |= await sync_to_async(self.checked_answers)(request, given)
             with request.mcp.record.in_own_code():
                 value = await self.function(request, **given)
             # The label of a row may need a query.

@@ -41,6 +41,13 @@ TITLES: Final[Mapping[str, str]] = {
     "partial_update": "Change {one}",
     "destroy": "Delete {one}",
 }
+# What the methods do to a row, as approval rules call it.
+KINDS: Final[Mapping[str, str]] = {
+    "create": "create",
+    "update": "update",
+    "partial_update": "update",
+    "destroy": "delete",
+}
 NOTES: Final[Mapping[str, str]] = {
     "list": "next holds the arguments that change for the next page.",
     "update": "What is left out gets its default; to change single fields, use the tool for that.",
@@ -125,7 +132,8 @@ class ViewSetTool(Tool):
         inputs.check(given)
         query = inputs.query_of(given)
         body = inputs.body_of(given) if self.route.method in ("post", "put", "patch") else None
-        if self.confirms:
+        is_approved = self._is_approved(request, {**kwargs, **given})
+        if self.confirms or is_approved:
             asked = self._ask(request, kwargs, given)
             if asked is not None:
                 return asked
@@ -141,6 +149,15 @@ class ViewSetTool(Tool):
         else:
             record.rows_read += 1
         return result
+
+    def _is_approved(self, request: MCPRequest, given: Mapping[str, Any]) -> bool:
+        """Return whether the call waits for the yes of another person."""
+        approvals = request.mcp.approvals
+        if approvals is None:
+            return False
+        label = self._model._meta.label_lower if self._model is not None else ""
+        approvals.check_arguments(given, label, KINDS.get(self.route.action, ""))
+        return approvals.is_needed
 
     def _ask(self, request: MCPRequest, kwargs: Mapping[str, Any], given: Mapping[str, Any]) -> ToolResult | None:
         """Return the preview that has to be confirmed, None if it is confirmed."""

@@ -2,7 +2,8 @@
 
 A key belongs to one user, one client, one endpoint and one tool, and stands for one set of arguments. Its stored result
 is only returned to a caller who may still do what the call did. The key of a call that asked a question, was refused,
-or failed without leaving changes is deleted, and the call can be repeated.
+or failed without leaving changes is deleted, and the call can be repeated; that of a call that waits for a person's yes
+is kept for this very call.
 
 A tool that runs in one transaction runs in the same transaction as its key: if both tables are in one database, either
 both are committed or neither is. For any other tool, the key is committed before the tool runs. If such a tool fails
@@ -19,6 +20,7 @@ from typing import Any, Final
 import orjson
 from asgiref.sync import sync_to_async
 from django.db import OperationalError, connections, models, router, transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from ..conf import settings
@@ -45,6 +47,8 @@ TRIES: Final = 5
 # Arguments that may differ between repetitions of the same call.
 UNBOUND: Final = frozenset({"confirm_token"})
 # Members of a result that asks before the tool does anything.
+# Stands in place of the result of a call that waits for a person's yes.
+WAITS: Final = "waits"
 ASKING: Final = ("confirmation_required", "input_required", "dry_run")
 TOO_LONG: Final = "The call with this idempotency_key was done before; it was not done again. Its result was too long."
 OTHER: Final = (
@@ -178,8 +182,9 @@ class Once:
             # How many rows an INSERT reports differs by database, and a plain read may see an older state.
             call = KeyedCall.objects.using(self.using).select_for_update().filter(pk=self.id).first()
         is_mine = call is not None and call.owner == owner
-        expired = mine.filter(pk=self.id, created__lt=_horizon())
-        if not is_mine and not expired.update(**values, owner=owner, result=""):
+        # A key that waits goes on with the call that it waits for.
+        free = Q(created__lt=_horizon()) | Q(arguments=self.arguments, result=WAITS)
+        if not is_mine and not mine.filter(free, pk=self.id).update(**values, owner=owner, result=""):
             return self._known(call)
         mine.filter(created__lt=_horizon()).delete()
         if mine.count() > MAX_CALLS:
@@ -197,6 +202,12 @@ class Once:
             raise ToolError(CHANGED)
         result: dict[str, Any] = orjson.loads(call.result)
         return result
+
+    def wait(self) -> None:
+        """Keep the key for a call that waits for a person's yes: no other call can have it, and the same one joins."""
+        values = {"tool": self.tool.name, "arguments": self.arguments, "authority": _authority(self.request)}
+        waiting = KeyedCall(id=self.id, user_id=self.user_pk, created=timezone.now(), result=WAITS, **values)
+        OwnTable(KeyedCall, self.using).insert(waiting)
 
     def _release(self) -> None:
         KeyedCall.objects.using(self.using).filter(pk=self.id).delete()

@@ -39,15 +39,16 @@ LOST_SCOPES: Final = "The application that asked for it may no longer do this."
 class KeptCallExecutor:
     """Makes a kept call, once.
 
-    ``original`` is Django's request of the person who confirmed it, ``by`` their name. ``site`` is the ``MCPSite`` at
-    which the call was made.
+    ``original`` is Django's request of the person who confirmed it, ``by`` their name, and ``approver`` their account
+    if the call is not their own. ``site`` is the ``MCPSite`` at which the call was made.
     """
 
-    def __init__(self, kept: KeptChange, site: Any, original: HttpRequest, by: str) -> None:
+    def __init__(self, kept: KeptChange, site: Any, original: HttpRequest, by: str, approver: Any = None) -> None:
         self.kept = kept
         self.site = site
         self.original = original
         self.by = by
+        self.approver = approver
 
     def run(self) -> None:
         """Make the call. Its request then is done, or has failed and says why; a call that somebody else has decided
@@ -91,7 +92,9 @@ class KeptCallExecutor:
         request, _ = read_scope(scope_from_wsgi(self.original), self.site)
         for name in ("HTTP_AUTHORIZATION", "HTTP_ACCEPT_LANGUAGE"):
             request.META.pop(name, None)
-        request.__dict__.update(middleware_attributes(self.original))
+        if self.approver is None:
+            # What middleware has found out about another person is no fact about the caller.
+            request.__dict__.update(middleware_attributes(self.original))
         request.method = "POST"
         request.path_info = call["path"]
         request.path = request.META["SCRIPT_NAME"] + request.path_info
@@ -106,7 +109,7 @@ class KeptCallExecutor:
         if call["checksum"]:
             request.auth = Token(mcp.scopes, mcp.client_id, timezone.now(), call["checksum"], facts)  # type: ignore[attr-defined]
         mcp.answers = Answers(call["answers"]["given"], direct=call["answers"]["direct"], trusted=True)
-        mcp.consent = Consent(call["digest"], self.kept.change.pk, self.by)
+        mcp.consent = Consent(call["digest"], self.kept.change.pk, self.by, approver=self.approver)
         return request
 
     def _answer(self, request: MCPRequest, call: dict[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from functools import partial
 from time import monotonic
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import orjson
 from asgiref.sync import sync_to_async
@@ -71,7 +71,14 @@ TAKEN: Final = "Somebody has decided already."
 
 
 class PersonRequest:
-    """One call of ``tool`` that only a person can confirm, with the ``arguments`` of the client."""
+    """One call of ``tool`` that only a person can confirm, with the ``arguments`` of the client.
+
+    :class:`~mcp_django.server.approval_calls.ApprovalCall` is one that another person has to approve.
+    """
+
+    # What is said of a call that ended without being done; and to whom the caller turns.
+    REFUSED: ClassVar = "The user has said no to change {number}. Nothing was changed. {again}"
+    FAILED: ClassVar = "The user has confirmed change {number}, but it was not made. {outcome} {again}"
 
     def __init__(self, request: MCPRequest, tool: Tool, arguments: Mapping[str, Any]) -> None:
         self.request = request
@@ -123,6 +130,13 @@ class PersonRequest:
             ToolError: nobody can confirm the call, or it cannot be tried.
         """
         self._check_person()
+        kept = self._keep(needed, arguments, WAITS_FOR)
+        if self.request.mcp.can("elicitation.url"):
+            raise InputRequired([self._question(kept)])
+        return self._waiting(kept)
+
+    def _keep(self, needed: PersonNeeded, arguments: Mapping[str, Any], seconds: int) -> KeptChange:
+        """Keep the call as a change that waits for so many seconds."""
         preview = needed.preview
         columns = dict(preview.columns)
         digest = columns.pop("digest", needed.digest)
@@ -136,13 +150,11 @@ class PersonRequest:
             shown={"message": preview.message, **preview.shown},
             kept=self._kept(digest, arguments),
             digest=self.digest,
-            expires=timezone.now() + timedelta(seconds=WAITS_FOR),
+            expires=timezone.now() + timedelta(seconds=seconds),
             **columns,
         )
         self.request.mcp.record.settle("asked")
-        if self.request.mcp.can("elicitation.url"):
-            raise InputRequired([self._question(kept)])
-        return self._waiting(kept)
+        return kept
 
     def outcome(self, kept: KeptChange) -> dict[str, Any]:
         """Return how the call stands, as its result."""
@@ -159,9 +171,9 @@ class PersonRequest:
                     return _error(NO_LONGER.format(number))
                 return dict(kept.result or {})
             case State.REFUSED:
-                text = f"The user has said no to change {number}. Nothing was changed. {AGAIN}"
+                text = self.REFUSED.format(number=number, outcome=kept.change.outcome, again=AGAIN)
             case State.FAILED:
-                text = f"The user has confirmed change {number}, but it was not made. {kept.change.outcome} {AGAIN}"
+                text = self.FAILED.format(number=number, outcome=kept.change.outcome, again=AGAIN)
             case State.UNDONE:
                 text = f"Change {number} was made and taken back. {AGAIN}"
             case _:

@@ -1,6 +1,6 @@
 """The tools that run actions: one for each action of a model, and ``run_action`` for all of them."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import cached_property, partial
 from typing import Any, Final
@@ -18,6 +18,7 @@ from ..emulation.action_calls import ActionCall
 from ..emulation.picked_rows import Selection
 from ..exceptions import NotFound, NotPermitted, ToolError
 from ..exposures.declared_actions import Action
+from ..exposures.declared_approvals import Approval
 from ..exposures.model_exposure import ModelExposure
 from ..orm.access import ModelAccess, access_of
 from ..orm.nearest_names import Misnamed
@@ -125,6 +126,10 @@ class ActionTool(Tool):
     def may_need_person(self, request: MCPRequest, arguments: Mapping[str, Any]) -> bool:
         """Return whether a person has to confirm some calls of the action."""
         return may_need_person(self.action.options.confirm, self.action.exposure.confirm)
+
+    def declared_approvals(self, request: MCPRequest, arguments: Mapping[str, Any]) -> Sequence[Approval]:
+        """Return the approvals that are declared beside the action."""
+        return self.action.options.approval
 
     def only_person_confirms(self) -> bool:
         """Return whether only a person can confirm runs of the action."""
@@ -265,6 +270,7 @@ class RunAction(Tool):
     scopes = frozenset({Scope.WRITE})
     slow = True
     takes_key = True
+    takes_reason = True
     permission = "run"
 
     def is_atomic(self, request: MCPRequest, arguments: Mapping[str, Any]) -> bool:
@@ -281,6 +287,14 @@ class RunAction(Tool):
         except (NotFound, ToolError):
             return False
         return may_need_person(action.options.confirm, action.exposure.confirm)
+
+    def declared_approvals(self, request: MCPRequest, arguments: Mapping[str, Any]) -> Sequence[Approval]:
+        """Return the approvals that are declared beside the action that a call runs."""
+        try:
+            action = _find_action(Arguments(arguments).model(request), arguments.get("action"))
+        except (NotFound, ToolError):
+            return ()
+        return action.options.approval
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         # Which actions take dry_run is in describe_model: a list of tools without such actions does not have it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,6 +18,7 @@ from ..scopes import Scope
 
 if TYPE_CHECKING:
     from ..context.request import MCPRequest
+    from ..exposures.declared_approvals import Approval
 
 # The argument under which a client may repeat a call that writes (``mcp_django.server.idempotency_keys``).
 IDEMPOTENCY_KEY: Final[Mapping[str, Any]] = {"type": "string", "description": "For safe retries"}
@@ -26,6 +27,8 @@ DRY_RUN: Final[Mapping[str, Any]] = {"type": "boolean"}
 UNTRIED: Final = (
     "Not tried: the author of this {} does not say that it can be. Nothing was changed. Leave dry_run out to run it."
 )
+# The argument by which a model says why it makes a call that may have to wait for another person.
+REASON: Final[Mapping[str, Any]] = {"type": "string"}
 UNSAFE: Final = re.compile(r"[^a-z0-9_]")
 MAX_NAME: Final = 40
 
@@ -47,8 +50,9 @@ class Tool:
     ``is_async`` says that :meth:`call` returns an awaitable, which runs on the event loop. With ``takes_key`` the
     kernel handles the argument ``idempotency_key``, and :meth:`call` does not get it. ``reads_rows`` gives its queries
     the time limit of reads. ``example`` has arguments to show at the end of the description, which is
-    ``description_by_person`` where only a person confirms calls. ``permission`` is what the caller must be allowed to
-    do with at least one model: "view", "add", "change" or "delete" rows, or "run" actions.
+    ``description_by_person`` where only a person confirms calls. ``takes_reason`` announces the argument ``reason`` to
+    callers whose calls may have to wait for another person, who is told it. ``permission`` is what the caller must be
+    allowed to do with at least one model: "view", "add", "change" or "delete" rows, or "run" actions.
     """
 
     name: str
@@ -67,6 +71,7 @@ class Tool:
     slow: bool = False
     is_async: bool = False
     takes_key: bool = False
+    takes_reason: bool = False
     reads_rows: bool = False
     permission: str = ""
 
@@ -107,6 +112,10 @@ class Tool:
         """Return whether only a person can confirm the calls of the tool that ask."""
         return not self.read_only and needs_person()
 
+    def declared_approvals(self, request: MCPRequest, arguments: Mapping[str, Any]) -> Sequence[Approval]:
+        """Return the approvals that are declared beside what a call of the tool runs, an action or a function."""
+        return ()
+
     def is_atomic(self, request: MCPRequest, arguments: Mapping[str, Any]) -> bool:
         """Return whether a tool's call runs in one transaction, undone when the call fails. The base class says no."""
         return False
@@ -122,11 +131,11 @@ class Tool:
         """
         raise NotImplementedError
 
-    def definition(self) -> dict[str, Any]:
+    def definition(self, *, explained: bool = False) -> dict[str, Any]:
         """Return the definition of any tool: the ``Tool`` object of ``tools/list``, without empty optional keys.
 
         If the setting ``SCHEMAS`` is "plain", free-form objects are declared as texts with JSON, and enums hold only
-        texts.
+        texts. With ``explained`` calls have a reason, if the tool takes one.
         """
         wire: dict[str, Any] = {"name": self.name}
         if self.title:
@@ -140,6 +149,9 @@ class Tool:
             if "answers" not in properties:
                 properties = {name: schema for name, schema in properties.items() if name != "confirm_token"}
                 wire["inputSchema"]["properties"] = properties
+        if explained and self.takes_reason:
+            properties = {**properties, "reason": REASON}
+            wire["inputSchema"]["properties"] = properties
         if settings.SCHEMAS == "plain":
             from ..schema.value_types import plain_schema
 
@@ -159,22 +171,22 @@ class Tool:
             wire["_meta"] = dict(self.meta)
         return wire
 
-    def encoded(self, *, structured: bool = True) -> orjson.Fragment:
-        """Return the definition of the tool as JSON, made once.
+    def encoded(self, *, structured: bool = True, explained: bool = False) -> orjson.Fragment:
+        """Return the definition of the tool as JSON, made once; with ``explained`` as :meth:`definition` does.
 
         Revisions without ``structured`` content get no output schema, because their clients would insist on the
         content that it promises.
         """
-        kind = (settings.SCHEMAS, structured, self.only_person_confirms())
+        kind = (settings.SCHEMAS, structured, explained, self.only_person_confirms())
         if kind not in self._encoded:
-            wire = self.definition()
+            wire = self.definition(explained=explained)
             if not structured:
                 wire.pop("outputSchema", None)
             self._encoded[kind] = orjson.Fragment(orjson.dumps(wire))
         return self._encoded[kind]
 
     @cached_property
-    def _encoded(self) -> dict[tuple[str, bool, bool], orjson.Fragment]:
+    def _encoded(self) -> dict[tuple[str, bool, bool, bool], orjson.Fragment]:
         return {}
 
 

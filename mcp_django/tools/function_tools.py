@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from ..context.person_consent import confirmation_class, may_need_person, needs_
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..exceptions import ToolError
+from ..exposures.declared_approvals import Approval
 from ..functions.asked_parameters import AskedParameters, finished
 from ..functions.project_function import ProjectFunction
 from ..orm.tool_arguments import Arguments
@@ -38,7 +39,8 @@ class FunctionTool(AskingTool):
     ``destructive=False``. Without ``scopes`` a read-only tool needs "mcp:read" and any other "mcp:write". ``asks`` says
     that the function uses ``request.mcp.ask()``: the schema then has arguments for the answers of clients that cannot
     ask their user. A parameter of :class:`~mcp_django.functions.asked_parameters.Ask` implies ``asks``. ``confirm``
-    says who confirms a call, in place of the setting ``CONFIRM``. ``dry_run`` says that the function may run in a
+    says who confirms a call, in place of the setting ``CONFIRM``. ``approval`` says which calls wait for the yes of
+    another person: an ``mcp.approval()``, or a list of them. ``dry_run`` says that the function may run in a
     transaction that is rolled back, to show what it would do: it does nothing that the database does not undo. Such a
     tool announces no schema of its results, which then have another form.
     """
@@ -61,6 +63,7 @@ class FunctionTool(AskingTool):
         structured: bool | None = None,
         asks: bool = False,
         confirm: Any = None,
+        approval: Any = None,
         dry_run: bool = False,
         meta: Mapping[str, Any] | None = None,
     ) -> None:
@@ -84,6 +87,8 @@ class FunctionTool(AskingTool):
         self.confirmed_by = confirm
         self.dry_run = dry_run and not read_only
         self.input_schema = self._read_schema(asks)
+        self.approvals = Approval.listed(approval)
+        self.function.approve = self._confirm
         if self.confirms:
             self.function.confirm = self._confirm
         self.idempotent = idempotent
@@ -142,6 +147,10 @@ class FunctionTool(AskingTool):
     def may_need_person(self, request: MCPRequest, arguments: Mapping[str, Any]) -> bool:
         """Return whether a person has to confirm calls of the function tool."""
         return self.confirms and may_need_person(self.confirmed_by)
+
+    def declared_approvals(self, request: MCPRequest, arguments: Mapping[str, Any]) -> Sequence[Approval]:
+        """Return the approvals that are declared beside the function tool."""
+        return self.approvals
 
     def only_person_confirms(self) -> bool:
         """Return whether only a person can confirm calls of the function tool."""

@@ -67,6 +67,7 @@ class WriteTool(Tool):
     # A write runs the project's own code, and can wait for the lock of a row.
     slow = True
     takes_key = True
+    takes_reason = True
 
     def is_atomic(self, request: MCPRequest, arguments: Mapping[str, Any]) -> bool:
         return True

@@ -77,7 +77,7 @@ MAX_FILE_LINES = 700
 MAX_FUNCTION_LINES = 70
 
 PUBLIC_API = set(
-    "AdminExposure ModelExposure MCPSite action prompt register register_viewset resource site tool embed "
+    "AdminExposure ModelExposure MCPSite action approval prompt register register_viewset resource site tool embed "
     "notify_changed notify_list_changed Ask Roots Sample Declined "
     "AlreadyRegistered NotRegistered ToolError Header Param "
     "Audio EmbeddedResource Image Message ResourceLink Text ToolResult".split()

@@ -12,6 +12,7 @@ from asgiref.sync import sync_to_async
 from django.core.exceptions import PermissionDenied
 from django.db import Error as DatabaseUnavailable
 
+from ...approvals.approval_check import CallApproval
 from ...context.database_errors import Trouble, is_unfit
 from ...context.databases import PRIMARY
 from ...context.person_consent import PersonNeeded
@@ -31,6 +32,7 @@ from ...runtime.missing_migrations import MissingTables
 from ...tools.base import Tool
 from ...tools.function_tools import FunctionTool
 from ...tools.refused_calls import RefusedCall
+from ..approval_calls import ApprovalCall, take_reason
 from ..idempotency_keys import ARGUMENT, Once, take_key
 from ..person_requests import ConsentedCall, PersonRequest
 from .handler_interface import Later, log_failure
@@ -54,7 +56,9 @@ def list_tools(request: MCPRequest, params: Mapping[str, Any]) -> dict[str, Any]
         raise InvalidParams("Invalid params: cursor")
     tools = request.mcp.site.get_tools(request)
     structured = request.mcp.version in Revisions.STRUCTURED
-    return {"tools": [tool.for_caller(request).encoded(structured=structured) for tool in tools]}
+    explained = CallApproval.may_concern(request)
+    listed = [tool.for_caller(request).encoded(structured=structured, explained=explained) for tool in tools]
+    return {"tools": listed}
 
 
 def call_tool(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str, Any] | Later:
@@ -83,9 +87,16 @@ def call_tool(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str, An
     arguments = dict(params.get("arguments") or {})
     if request.mcp.version in Revisions.MIRRORED and _mirrors(tool):
         ParamHeader.check_all(tool.input_schema, arguments, request.mcp.param_headers)
-    asking = None
-    if record.writes and request.mcp.consent is None and tool.may_need_person(request, arguments):
+    asking: PersonRequest | None = None
+    reason = ""
+    if record.writes:
+        reason = take_reason(tool, arguments)
+        request.mcp.approvals = CallApproval.of(request, tool, arguments)
+    may_wait = request.mcp.approvals is not None or tool.may_need_person(request, arguments)
+    if record.writes and request.mcp.consent is None and may_wait:
         asking = PersonRequest(request, tool, arguments)
+        if request.mcp.approvals is not None:
+            asking = ApprovalCall(request, tool, arguments, request.mcp.approvals, reason)
         try:
             known = asking.known()
         except ToolError as error:
@@ -186,11 +197,19 @@ class ToolCall:
         arguments = {**self.arguments, ARGUMENT: self.key} if self.key else self.arguments
         asking = self.asking or PersonRequest(self.request, self.tool, arguments)
         try:
-            return asking.open(needed, arguments).to_wire()
+            waiting = asking.open(needed, arguments).to_wire()
+            self._hold_key()
+            return waiting
         except InputRequired:
+            self._hold_key()
             raise
         except Exception as error:
             return self.failed(error)
+
+    def _hold_key(self) -> None:
+        """Keep the idempotency key for the call that waits."""
+        if self.key:
+            Once(self.request, self.tool, self.arguments, self.key).wait()
 
     async def run_async(self) -> dict[str, Any]:
         """Run an async tool on the event loop, like :meth:`run`."""

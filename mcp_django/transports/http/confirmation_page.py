@@ -78,7 +78,9 @@ class ConfirmationView(PageMixin, LoginRequiredMixin, TemplateView):
         """Return the request of this page; raise ``Http404`` unless it is one of this user at this endpoint."""
         number = int(self.kwargs["number"])
         owner = KeptChange.owner_of(self.request.user)
-        rows = Change.objects.using(router.db_for_write(Change)).filter(user=owner, site=self.site.name, digest__gt="")
+        rows = Change.objects.using(router.db_for_write(Change)).filter(user=owner, site=self.site.name)
+        # What waits for another person is decided elsewhere.
+        rows = rows.filter(digest__gt="", approval=None)
         change = rows.filter(pk=number).first() if owner and number <= KeptChange.MAX_KEY else None
         endpoint = resource_url(self.request, self.request.path_info.rpartition(f"/{PAGE}/")[0])
         if change is None or not same_resource(change.resource, endpoint):

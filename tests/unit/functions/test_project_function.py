@@ -26,7 +26,7 @@ class SyncSite:
 
 def request_of(*permissions: str) -> Any:
     user = SimpleNamespace(has_perms=lambda wanted: set(wanted) <= set(permissions))
-    return SimpleNamespace(user=user, mcp=SimpleNamespace(site=SyncSite(), record=CallRecord()))
+    return SimpleNamespace(user=user, mcp=SimpleNamespace(site=SyncSite(), record=CallRecord(), approvals=None))
 
 
 def double(request: Any, number: int = 1) -> int:

@@ -21,6 +21,7 @@ from mcp_django.oauth.resource_urls import resource_url
 from mcp_django.oauth.stored_tokens import create_token
 from mcp_django.operating.switches import set_switch
 from mcp_django.scopes import Scope
+from mcp_django.server import person_requests
 from mcp_django.testing import MCPClient
 from mcp_django.transports.local_client import LocalClient
 from tests.confirming import page_of, say, signed_in, tool_of
@@ -467,7 +468,8 @@ def test_a_worker_killed_at_any_statement_leaves_the_call_open_or_done(root, cal
 
 
 @pytest.mark.one_server
-def test_nothing_that_a_client_sends_is_a_yes(root):
+def test_nothing_that_a_client_sends_is_a_yes(root, monkeypatch):
+    monkeypatch.setattr(person_requests, "PATIENCE", 0)
     book = make_book("Dune")
     arguments = {**BOOK, "pk": book.pk}
     seen = set()

@@ -91,7 +91,7 @@ def test_another_call_and_a_new_key_have_requests_of_their_own(caller):
     }
     assert len(pages) == 4
     # That it waits is no result of the key.
-    assert not KeyedCall.objects.exists()
+    assert {call.result for call in KeyedCall.objects.all()} == {"waits"}
 
 
 def test_the_outcome_goes_to_each_repetition_for_a_day(caller, root):

@@ -1,0 +1,46 @@
+"""Approval rules, and people who decide by them."""
+
+from typing import Any
+
+from django.contrib.auth.models import Permission
+from django.test import RequestFactory
+
+from mcp_django import site
+from mcp_django.approvals.rules import rule_book
+from mcp_django.differences.kept_changes import KeptChange
+from mcp_django.models import ApprovalRule, Change
+from mcp_django.server.kept_calls import KeptCallExecutor
+from tests.factories import make_user
+
+DECIDES = "testapp.change_author"
+
+
+def make_rule(name: str = "Big books", **values: Any) -> ApprovalRule:
+    """Make a rule in force at once, by which those decide who may change authors."""
+    many = {key: values.pop(key) for key in ("users", "groups", "service_accounts") if key in values}
+    if values.get("effect") != ApprovalRule.Effect.BLOCK and "group" not in values:
+        values.setdefault("permission", DECIDES)
+    rule = ApprovalRule.objects.create(name=name, **values)
+    for key, found in many.items():
+        getattr(rule, key).set(found)
+    rule_book.expire()
+    return rule
+
+
+def make_manager(username: str = "manager") -> Any:
+    """Make a user who may decide by the rules of :func:`make_rule`, and view all."""
+    manager = make_user(username, DECIDES)
+    manager.user_permissions.add(
+        *Permission.objects.filter(content_type__app_label="testapp", codename__startswith="view_")
+    )
+    return manager
+
+
+def approve(manager: Any, number: int) -> Change:
+    """Say yes as a manager, and return the change as it is then."""
+    change = Change.objects.get(pk=number)
+    request = RequestFactory().post("/admin/")
+    request.user = manager
+    KeptCallExecutor(KeptChange(change), site, request, manager.get_username(), approver=manager).run()
+    change.refresh_from_db()
+    return change
