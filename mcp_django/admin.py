@@ -213,16 +213,19 @@ class ApprovalRuleAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     @admin.display(description=_("what"))
     def what(self, rule: ApprovalRule) -> str:
         """Return what the rule is about, in a line."""
-        from .console.approval_rule_form import what
-
-        return what(rule)
+        return self._shown(rule).what
 
     @admin.display(description=_("who decides"))
     def deciders(self, rule: ApprovalRule) -> str:
         """Return the permission or the group of those who decide."""
-        from .console.approval_rule_form import deciders
+        return self._shown(rule).deciders
 
-        return deciders(rule)
+    @staticmethod
+    def _shown(rule: ApprovalRule) -> Any:
+        from .approvals.rules import Rule  # every process loads this file
+        from .console.rule_report import SeenRule
+
+        return SeenRule.of(Rule.of_row(rule, (), (), ()))
 
     def construct_change_message(self, request: HttpRequest, form: Any, formsets: Any, add: bool = False) -> Any:
         """Return the message in the history: of a change, what was changed from what to what."""

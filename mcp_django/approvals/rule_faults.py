@@ -108,8 +108,7 @@ def faults_of(rule: Rule, names: RuleNames) -> Iterator[Fault]:
     yield from _unknown("tools", _("There is no tool %(name)s."), rule.tools, names.tools)
     yield from _unknown("actions", _("There is no action %(name)s."), rule.actions, names.actions)
     yield from _wrong_kinds(rule)
-    if rule.condition.function is None:
-        yield from _wrong_condition(rule, names)
+    yield from wrong_condition(rule, names)
     yield from _wrong_deciders(rule, names)
 
 
@@ -128,7 +127,10 @@ def _wrong_kinds(rule: Rule) -> Iterator[Fault]:
         yield Fault("kinds", _("There is no kind %(name)s.") % {"name": kind})
 
 
-def _wrong_condition(rule: Rule, names: RuleNames) -> Iterator[Fault]:
+def wrong_condition(rule: Rule, names: RuleNames) -> Iterator[Fault]:
+    """Yield what is wrong with the condition of a rule; a function is not looked at."""
+    if rule.condition.function is not None:
+        return
     try:
         RuleCondition.read(rule.condition.data, models_of(rule), names.arguments(rule))
     except WrongCondition as error:

@@ -11,6 +11,7 @@ from django.db import connections, models, router
 from ..conf import faults
 from ..context.databases import LocalTimes, engine_without_undo
 from ..runtime.missing_migrations import MissingTables, database_of, missing_migrations
+from .approvals import check_deciders
 from .check_rules import problem
 from .declarations import all_sites
 
@@ -86,4 +87,4 @@ def check_migrations(using: str) -> Iterator[CheckMessage]:
             yield problem("W171", f"Not migrated: {label} {missing}.", f"Run {MissingTables.REMEDY}.")
 
 
-CHECKS = (check_migrations, check_time_zones, check_uuids, check_engines)
+CHECKS = (check_migrations, check_time_zones, check_uuids, check_engines, check_deciders)

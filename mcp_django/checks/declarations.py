@@ -156,7 +156,7 @@ def check_tools() -> Iterator[CheckMessage]:
 
 @check(CHECKS)
 def check_functions() -> Iterator[CheckMessage]:
-    permissions = _permissions()
+    permissions = model_permissions()
     for checked in all_sites():
         for tool in checked.function_tools():
             if not tool.description:
@@ -172,7 +172,7 @@ def check_functions() -> Iterator[CheckMessage]:
 
 
 @lru_cache(maxsize=1)
-def _permissions() -> frozenset[str]:
+def model_permissions() -> frozenset[str]:
     """Return the names of the permissions that ``migrate`` makes."""
     models = [model._meta for model in apps.get_models()]
     usual = (f"{opts.app_label}.{action}_{opts.model_name}" for opts in models for action in opts.default_permissions)
@@ -367,9 +367,9 @@ def _check_actions(exposure: ModelExposure) -> Iterator[CheckMessage]:
             _ = FunctionAction(exposure, name).schema
         except ImproperlyConfigured as error:
             yield problem("E036", f"An action of {where.__name__} cannot be read: {error}.", CORRECT, where)
-        permissions = [item.rpartition(".")[2] for item in _permissions()]
+        permissions = [item.rpartition(".")[2] for item in model_permissions()]
         for permission in getattr(where, name).mcp_action.permissions:
-            known = [*USUAL_PERMISSIONS, *permissions, *_permissions()]
+            known = [*USUAL_PERMISSIONS, *permissions, *model_permissions()]
             if not any(hasattr(owner, f"has_{permission}_permission") for owner in exposure.permission_owners) and (
                 permission.rpartition(".")[2] not in permissions and (hint := nearest(permission, known, 0.8))
             ):

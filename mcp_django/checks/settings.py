@@ -31,6 +31,7 @@ from ..emulation.admin_exposure import AdminExposure
 from ..emulation.uploads import Upload
 from ..routing import ENDPOINTS, known_urlconfs
 from ..runtime.middleware_source import missing_attributes, reads, traits_of_name
+from .approvals import CHECKS as APPROVAL_CHECKS
 from .check_rules import Check, Rule, broken, check, problem
 from .declarations import CHECKS as DECLARATION_CHECKS
 from .declarations import DEPLOYMENT_CHECKS as DECLARATION_DEPLOYMENT_CHECKS
@@ -411,7 +412,7 @@ def check_uploads() -> Iterator[CheckMessage]:
         yield problem("E029", text, "Give it a location of its own, which no web server serves.")
 
 
-CHECKS += [*FIRST_CHECKS, *map(after_declarations, (*DECLARATION_CHECKS, *OAUTH_CHECKS))]
+CHECKS += [*FIRST_CHECKS, *map(after_declarations, (*DECLARATION_CHECKS, *APPROVAL_CHECKS, *OAUTH_CHECKS))]
 DEPLOYMENT_CHECKS += [*DECLARATION_DEPLOYMENT_CHECKS, *map(after_declarations, VIEWSET_DEPLOYMENT_CHECKS)]
 DEPLOYMENT_CHECKS += OAUTH_DEPLOYMENT_CHECKS
 

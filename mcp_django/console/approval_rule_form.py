@@ -1,5 +1,4 @@
-"""The admin's form of an approval rule, which refuses names and conditions that do not fit; its line in the list, and
-what the history says of a change."""
+"""The admin's form of an approval rule, which refuses what does not fit, and what the history says of a change."""
 
 import json
 from collections.abc import Mapping
@@ -12,7 +11,7 @@ from django.db.models import Model, QuerySet
 from django.utils.functional import cached_property
 from django.utils.html import format_html, format_html_join
 from django.utils.text import Truncator, capfirst
-from django.utils.translation import gettext, ngettext, override
+from django.utils.translation import gettext, override
 from django.utils.translation import gettext_lazy as _
 
 from ..approvals.conditions import RuleCondition
@@ -21,8 +20,7 @@ from ..approvals.rules import Rule
 from ..models import ApprovalRule
 from .visibility_page import known_sites
 
-# Maximum characters of what a rule is about in the list, and of a value in the history.
-MAX_WHAT: Final = 160
+# Maximum characters of a value in the history.
 MAX_VALUE: Final = 500
 # Maximum number of permissions that a browser can complete.
 MAX_OFFERED: Final = 1_000
@@ -229,30 +227,6 @@ def _texts(value: Any) -> list[str]:
 def _as_action(name: str) -> str:
     label, dot, last = name.rpartition(".")
     return f"{label.lower()}{dot}{last}"
-
-
-def what(rule: ApprovalRule) -> str:
-    """Return what a rule is about, in a line."""
-    kinds = dict(ApprovalRule.Kind.choices)
-    parts = [
-        ", ".join(_texts(rule.labels)),
-        ", ".join(str(kinds.get(kind, kind)) for kind in _texts(rule.kinds)),
-        ", ".join(_texts(rule.tools)),
-        ", ".join(_texts(rule.actions)),
-        json.dumps(rule.condition, ensure_ascii=False) if rule.condition else "",
-    ]
-    if rule.rows_above is not None:
-        above = ngettext("above %(count)s row", "above %(count)s rows", rule.rows_above)
-        parts.append(above % {"count": rule.rows_above})
-    text = "; ".join(part for part in parts if part)
-    return Truncator(text).chars(MAX_WHAT) if text else gettext("everything")
-
-
-def deciders(rule: ApprovalRule) -> str:
-    """Return the permission or the group of those who decide by a rule."""
-    if rule.effect == ApprovalRule.Effect.BLOCK:
-        return gettext("nobody")
-    return rule.permission or str(rule.group or "")
 
 
 def change_message(form: Any) -> list[dict[str, Any]]:

@@ -41,6 +41,8 @@ from .check_results import CheckResult
 from .console_pages import Page
 from .doctor import BUSY, Doctor
 from .readable_models import try_models
+from .rule_report import check_rules
+from .visibility_page import known_sites
 
 OURS: Final = "mcp_django."
 # Seconds within which a message has to come back from the channel layer.
@@ -149,6 +151,8 @@ class ProjectChecks:
         if has_tables and uses_oauth() and apps.is_installed("oauth2_provider"):
             yield from _of_documents()
             yield from _of_scopes()
+        if has_tables:
+            yield from check_rules(known_sites().values())
         yield _of_channel_layer()
 
     def models(self) -> Iterator[CheckResult]:

@@ -11,6 +11,7 @@ from django.db.models import Model
 from django.utils.text import get_text_list
 from django.utils.translation import gettext as _
 
+from ..approvals.rule_faults import RuleNames
 from ..conf import settings
 from ..context.request import MCPRequest
 from ..emulation.uploads import Upload
@@ -33,6 +34,7 @@ from ..tools.function_tools import FunctionTool
 from ..tools.model_overview import Overview
 from ..transports.local_client import LocalClient
 from .readable_models import try_site
+from .rule_report import SeenRule, rules_for
 
 # Approximate bytes of JSON per token.
 BYTES_PER_TOKEN: Final = 4
@@ -83,8 +85,9 @@ class SeenModel:
 class VisibilityReport:
     """What the AI model of one user sees: ``resources`` and ``prompts`` by their URIs and names.
 
-    ``off`` is the answer to every call while the caller, or everything, is switched off. ``budgets`` has what is left
-    of the caller's budgets today, by kind ("user", "client", "service") and quantity.
+    ``rules`` are the approval rules that concern the user. ``off`` is the answer to every call while the caller, or
+    everything, is switched off. ``budgets`` has what is left of the caller's budgets today, by kind ("user",
+    "client", "service") and quantity.
     """
 
     site: str
@@ -99,6 +102,7 @@ class VisibilityReport:
     missing_prompts: tuple[Hidden, ...] = ()
     models: tuple[SeenModel, ...] = ()
     missing_models: tuple[Hidden, ...] = ()
+    rules: tuple[SeenRule, ...] = ()
     off: str = ""
     budgets: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
@@ -141,6 +145,7 @@ class VisibilityReport:
             models=visible,
             missing_models=missing,
             off="" if off is None else off.text,
+            rules=tuple(rules_for(request, RuleNames([site]), "" if model is None else model._meta.label_lower)),
             budgets=Budgets(request).left(),
             **lists,
         )

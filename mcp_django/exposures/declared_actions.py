@@ -14,7 +14,6 @@ from django.forms import Field
 if TYPE_CHECKING:
     from ..context.request import MCPRequest
     from ..functions.asked_parameters import AskedParameters
-    from .declared_approvals import Approval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,8 +24,7 @@ class ActionOptions:
     selected row. ``destructive``: True asks before the action runs, False declares it harmless. None, which an
     action of an admin has that says nothing, asks unless the action needs only the view permission.
     ``atomic`` runs the action in one transaction. ``asks`` says that it uses ``request.mcp.ask()``. ``confirm`` says
-    who confirms it, in place of the exposure's option, ``dry_run`` that it may run to be tried, and is rolled back.
-    ``approval`` says which runs wait for the yes of another person.
+    who confirms it, ``approval`` which runs another person approves, ``dry_run`` that it may run to be tried.
     """
 
     permissions: tuple[str, ...] = ("change",)
@@ -37,7 +35,7 @@ class ActionOptions:
     asks: bool = False
     confirm: Any = None
     dry_run: bool = False
-    approval: Sequence[Approval] = ()
+    approval: Sequence[Any] = ()
 
 
 class Action:

@@ -60,8 +60,7 @@ class ExposureOptions:
     narrows_inlines = True
     # Whether a page first finds the keys of its rows, and then computes columns for these rows only.
     reads_keys_first = False
-    # Whether parts of texts that look like secrets are hidden, also from conditions.
-    hides_parts = True
+    hides_parts = True  # Whether parts of texts that look like secrets are hidden, also from conditions.
 
     def __init__(self, exposure: ModelExposure) -> None:
         self.exposure = exposure
@@ -257,8 +256,7 @@ class ModelExposure:
     as long. ``search_terms`` are other words for the rows, such as synonyms, by which ``list_models`` finds the model.
     ``undo = False`` says that nothing is kept to take changes of the rows back. ``dry_run = False`` says that the hooks
     that write rows must not run in a transaction that is rolled back, because they do more than the database undoes.
-    ``confirm`` says who confirms writes that ask, in place of the setting ``CONFIRM``. ``approval`` says which writes
-    of its rows wait for the yes of another person: an ``mcp.approval()``, or a list of them.
+    ``confirm`` says who confirms writes that ask (not ``CONFIRM``), ``approval`` which of them another person approves.
     """
 
     fields: Sequence[str] | str | None = None
@@ -284,8 +282,7 @@ class ModelExposure:
     serializer_class: type[BaseSerializer[Any]] | None = None
     description: str = ""
     search_terms: Sequence[str] = ()
-    # Name of the admin site with the model's pages.
-    admin_site_name: str = "admin"
+    admin_site_name: str = "admin"  # That with the model's pages.
     _options_class: ClassVar[type[ExposureOptions]] = ExposureOptions
 
     def __init__(self, model: type[Model], site: Any) -> None:

@@ -87,7 +87,7 @@ class FunctionTool(AskingTool):
         self.confirmed_by = confirm
         self.dry_run = dry_run and not read_only
         self.input_schema = self._read_schema(asks)
-        self.approvals = Approval.listed(approval)
+        self.approval = approval
         self.function.approve = self._confirm
         if self.confirms:
             self.function.confirm = self._confirm
@@ -150,7 +150,7 @@ class FunctionTool(AskingTool):
 
     def declared_approvals(self, request: MCPRequest, arguments: Mapping[str, Any]) -> Sequence[Approval]:
         """Return the approvals that are declared beside the function tool."""
-        return self.approvals
+        return Approval.listed(self.approval)
 
     def only_person_confirms(self) -> bool:
         """Return whether only a person can confirm calls of the function tool."""

@@ -7,6 +7,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from ...console.visibility_report import VisibilityReport
+from ...models import ApprovalRule
 from ...operating.daily_budgets import Budgets
 from ...problems import NOTHING_REGISTERED
 from ...runtime.failing_hooks import HookFailures
@@ -48,6 +49,7 @@ class Command(CallerCommand):
         if only is None:
             self.show_lists(view)
         self.show_models(view)
+        self.show_rules(view)
 
     def show_lists(self, view: VisibilityReport) -> None:
         """Print the tools, each with the estimated tokens of its definition, the resources and the prompts."""
@@ -79,6 +81,15 @@ class Command(CallerCommand):
         if view.missing_models:
             self.heading(f"Hidden: {len(view.missing_models)}")
         self.left_out(view.missing_models)
+
+    def show_rules(self, view: VisibilityReport) -> None:
+        """Print the approval rules that concern the user, and what is wrong with them."""
+        if view.rules:
+            self.heading(f"Approval rules: {len(view.rules)}")
+        for rule in view.rules:
+            decided = "" if rule.effect == ApprovalRule.Effect.BLOCK.label else f"; decided by {rule.deciders}"
+            self.stdout.write(f"  {rule.name} ({rule.effect}): {rule.what}{decided}")
+            self.left_out([self.style.WARNING(text) for text in rule.faults], indent=4)
 
     def heading(self, text: str) -> None:
         """Print the heading of a part."""

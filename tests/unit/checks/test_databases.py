@@ -7,6 +7,7 @@ from django.db.migrations.recorder import MigrationRecorder
 from django.test import override_settings
 
 from mcp_django import MCPSite
+from mcp_django.apps import check
 from mcp_django.checks.databases import check_engines, check_migrations, check_uuids
 from tests.configured import configured
 from tests.testapp.models import Book, Shelf
@@ -77,9 +78,10 @@ def test_tables_with_transactions_are_not_named() -> None:
 def test_migrations_that_were_not_applied_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [*check_migrations("default")] == []
     applied = MigrationRecorder(connection).migration_qs.filter(app="mcp_django")
-    applied.filter(name="0003_change").delete()
+    applied.filter(name__gte="0003").delete()
     [message] = check_migrations("default")
-    assert (message.id, message.msg) == ("mcp_django.W171", "Not migrated: mcp_django 0003_change.")
+    assert message.id == "mcp_django.W171"
+    assert message.msg.startswith("Not migrated: mcp_django 0003_change")
     assert message.hint == "Run manage.py migrate."
     assert found() == ["mcp_django.W171"]
     # They are in no other database, and about to be applied by this command.
@@ -91,4 +93,4 @@ def test_migrations_that_were_not_applied_are_found(monkeypatch: pytest.MonkeyPa
 def test_a_plain_check_does_not_ask_the_database_for_migrations(django_assert_num_queries: Any) -> None:
     MigrationRecorder(connection).migration_qs.filter(app="mcp_django").delete()
     with django_assert_num_queries(0):
-        assert not [message for message in checks.run_checks() if message.id == "mcp_django.W171"]
+        assert "mcp_django.W171" not in [message.id for message in check()]
