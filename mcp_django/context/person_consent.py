@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from django.utils.translation import gettext_noop
+
 from ..conf import settings
 from ..conf.value_kinds import confirmers
 from ..exceptions import ToolError
@@ -19,7 +21,7 @@ from .tool_results import ToolResult
 
 PERSON: Final = "person"
 # Why a call that a person has confirmed is not made.
-CHANGED: Final = "The rows have changed since the user was asked: it would no longer do what was shown."
+CHANGED: Final = gettext_noop("The rows have changed since the user was asked: it would no longer do what was shown.")
 
 
 class PersonNeeded(BaseException):

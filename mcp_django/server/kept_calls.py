@@ -10,6 +10,7 @@ from asgiref.sync import async_to_sync
 from django.contrib.auth import get_user_model
 from django.http import HttpRequest
 from django.utils import timezone, translation
+from django.utils.translation import gettext_noop
 
 from ..context.person_consent import Consent
 from ..context.questions import Answers
@@ -30,10 +31,10 @@ from .person_requests import UNKNOWN
 
 State = Change.State
 TOO_LATE: Final = "Nobody has decided in time."
-UNREADABLE: Final = "What was asked for can no longer be read."
+UNREADABLE: Final = gettext_noop("What was asked for can no longer be read.")
 NO_USER: Final = "The user who asked for it is not active."
-NO_GRANT: Final = "The access of the application that asked for it has ended."
-LOST_SCOPES: Final = "The application that asked for it may no longer do this."
+NO_GRANT: Final = gettext_noop("The access of the application that asked for it has ended.")
+LOST_SCOPES: Final = gettext_noop("The application that asked for it may no longer do this.")
 
 
 class KeptCallExecutor:

@@ -18,6 +18,7 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.backends import ModelBackend
 from django.utils import timezone, translation
 from django.utils.module_loading import import_string
+from django.utils.translation import gettext_noop
 
 from ..context.person_consent import PersonNeeded
 from ..context.questions import Question
@@ -65,7 +66,7 @@ AGAIN: Final = "To ask for it again, if the user wants that, repeat the call wit
 TOO_LONG: Final = "The call was confirmed and done. Its result was too long to be kept."
 NO_LONGER: Final = "Change {} was done. Your permissions have changed since, so its result is not shown."
 UNKNOWN: Final = "It stopped half-way, and nobody knows what it has done. Look at the data."
-ASKS: Final = "It asks something on its way, and the application is no longer there to answer."
+ASKS: Final = gettext_noop("It asks something on its way, and the application is no longer there to answer.")
 DONE_BEFORE: Final = "The same call was made before: change {}."
 TAKEN: Final = "Somebody has decided already."
 

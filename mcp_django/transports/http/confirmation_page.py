@@ -14,6 +14,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, Ht
 from django.urls import URLPattern, re_path
 from django.utils import timezone
 from django.utils.decorators import method_decorator
+from django.utils.translation import gettext
 from django.views.generic import TemplateView
 
 from ...context.untrusted_text import plain
@@ -97,9 +98,16 @@ class ConfirmationView(PageMixin, LoginRequiredMixin, TemplateView):
             "state": state,
             "change": change,
             "client": plain(change.client_name or change.client_id),
-            "outcome": plain(change.outcome, 200),
         }
+        if state == State.FAILED:
+            context |= told_outcome(change.outcome)
         if state == State.WAITING:
             context["shown"] = ShownCall(kept.shown, self.site)
             context["may_say_yes"] = RecentSignIn(self.request).is_recent
         return context
+
+
+def told_outcome(outcome: str) -> dict[str, Any]:
+    """Return why a call was not made: in the language of the page if this package says it, else as it was said."""
+    told = gettext(outcome) if outcome else ""
+    return {"outcome": plain(told, 300), "is_said_in_english": told == outcome}

@@ -235,3 +235,14 @@ def test_a_page_can_be_left_open_after_the_decision(page, root):
     say(browser, page, "no")
     assert "You have said no" in say(browser, page)
     assert Book.objects.exists()
+
+
+def test_why_a_call_was_not_made_is_said_in_the_language_of_the_page(page, root):
+    browser = signed_in(root, headers={"accept-language": "de"})
+    Book.objects.update(title="Emma")
+    assert "Die Zeilen haben sich seit der Frage geändert" in say(browser, page)
+    Change.objects.update(outcome="Disk <full>.")
+    shown = browser.get(page).content.decode()
+    assert '<p class="notice" role="note" lang="en" dir="ltr">Disk &lt;full&gt;.</p>' in shown
+    Change.objects.update(outcome="")
+    assert "Project-Id" not in browser.get(page).content.decode()
