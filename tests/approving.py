@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth.models import Permission
 from django.test import override_settings
 
@@ -14,14 +15,14 @@ PERMISSION = "testapp.publish_book"
 
 def ask(user: Any, tool: str, *, rows: Any, permission: str = PERMISSION, **call: Any) -> ApprovalRequest:
     """Let a user make a call that waits, and keep it as a request for approval. ``rows`` are those that it touches."""
-    from django.conf import settings
-
     values = {name: call.pop(name) for name in ("group", "reads", "reason", "rule_name") if name in call}
     with override_settings(MCP_DJANGO={**settings.MCP_DJANGO, "CONFIRM": "person"}):
         waiting = MCPClient(user).call(tool, **call)
     assert waiting.is_error is False, waiting.text
     assert waiting.structured["state"] == "waiting"
-    keys = {row._meta.label_lower: [str(row.pk)] for row in rows}
+    keys: dict[str, list[str]] = {}
+    for row in rows:
+        keys.setdefault(row._meta.label_lower, []).append(str(row.pk))
     given = {"rule_name": "Books", "permission": permission, "rows": keys, **values}
     change = Change.objects.get(pk=waiting.structured["change"])
     return ApprovalRequest.objects.create(change=change, **given)

@@ -14,6 +14,7 @@ from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponseBase
 from django.shortcuts import redirect
+from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
@@ -23,6 +24,7 @@ from ..context.untrusted_text import plain
 from ..differences.difference_tables import ShownCall
 from ..differences.kept_changes import KeptChange
 from ..models import ApprovalRequest, CallEntry, Change
+from ..oauth.recent_sign_ins import RecentSignIn
 from ..server.kept_calls import KeptCallExecutor
 from .console_pages import Page
 from .conversations_page import admin_url
@@ -89,6 +91,11 @@ class OneRequest:
         """Whether the user sees all that it is about."""
         return self.sight is not None and self.sight.sees(self.kept, self.approval)
 
+    @cached_property
+    def sign_in(self) -> RecentSignIn:
+        """When the user has signed in, which can be too long ago for a yes."""
+        return RecentSignIn(self.request)
+
     def decide(self) -> None:
         """Say yes or no, as the form says; raise ``PermissionDenied`` if the user may not."""
         if self.state != State.WAITING:
@@ -96,7 +103,7 @@ class OneRequest:
             return
         if not (self.may_decide and self.is_seen):
             raise PermissionDenied
-        if "yes" in self.request.POST:
+        if "yes" in self.request.POST and self.sign_in.is_recent:
             self._approve()
         elif "no" in self.request.POST:
             self._refuse()
@@ -130,6 +137,7 @@ class OneRequest:
             "is_seen": can_look,
             "may_decide": self.may_decide,
             "can_decide": self.may_decide and self.is_seen,
+            "may_say_yes": self.sign_in.is_recent,
             "summary": plain(change.summary, 160) if can_look else "",
             "who": plain(change.username),
             "client": plain(change.client_name or change.client_id),
@@ -218,6 +226,8 @@ def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
         raise Http404
     one = OneRequest(page, request, approval)
     if request.method == "POST":
+        if "again" in request.POST:
+            return one.sign_in.repeat(reverse(f"{page.home.admin_site.name}:login"))
         one.decide()
         return redirect(f"{page.url}?request={approval.pk}")
     return page.render(request, one.context(), "approval")

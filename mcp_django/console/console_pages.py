@@ -6,6 +6,7 @@ without django-oauth-toolkit. The console belongs to the list of calls in the ad
 """
 
 from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
@@ -184,12 +185,18 @@ class Approvals(Page):
         return apps.is_installed("oauth2_provider")
 
     def count(self, request: HttpRequest) -> int:
-        """Return the number of requests that the user may decide, by one query for all of the page."""
+        """Return the number of requests that the user may decide, by one query for all of a page of the admin; 0 while
+        it cannot be read, because other pages of the admin have to work then too."""
         from ..approvals.queue import ApprovalQueue  # the admin is loaded by every process
 
         known: dict[str, Any] = request.__dict__
         if "mcp_to_decide" not in known:
-            known["mcp_to_decide"] = ApprovalQueue(request.user).count_mine()
+            known["mcp_to_decide"] = 0
+            queue = ApprovalQueue(request.user)
+            # An error would end a transaction around the page.
+            is_within = connections[queue.using].in_atomic_block
+            with suppress(DatabaseError), transaction.atomic(using=queue.using) if is_within else nullcontext():
+                known["mcp_to_decide"] = queue.count_mine()
         number: int = known["mcp_to_decide"]
         return number
 

@@ -122,12 +122,30 @@ def is_log_off() -> bool:
     return False
 
 
+def _console_of(request: Any) -> Any:
+    """Return the console of the admin site that a request is for, None if it has none."""
+    sites = [site for site in all_sites if site.name == request.current_app and site.is_registered(CallEntry)]
+    home: Any = sites[0].get_model_admin(CallEntry) if sites else None
+    return home if hasattr(home, "in_zone") else None
+
+
+@register.simple_tag(takes_context=True)
+def approvals_card(context: Any) -> Any:
+    """Return how many requests for approval the user may decide, and where, for the index of the admin."""
+    request = context["request"]
+    home = _console_of(request)
+    for page in home.pages if home is not None else ():
+        count = page.count(request) if page.may_open(request) else 0
+        if count:
+            return {"count": count, "url": page.url}
+    return {}
+
+
 @register.simple_tag(takes_context=True)
 def calls_card(context: Any) -> Any:
     """Return what the card of calls shows on the index of the admin site that has the call log."""
     request = context["request"]
-    sites = [site for site in all_sites if site.name == request.current_app and site.is_registered(CallEntry)]
-    home: Any = sites[0].get_model_admin(CallEntry) if sites else None
-    if not hasattr(home, "in_zone") or not home.has_view_permission(request):
+    home = _console_of(request)
+    if home is None or not home.has_view_permission(request):
         return {}
     return home.in_zone(import_string("mcp_django.console.overview_charts.card"))(request, home)

@@ -142,6 +142,15 @@ def test_nobody_is_told_where_there_is_no_such_user(approval: ApprovalRequest, o
     assert sent() == []
 
 
+@pytest.mark.usefixtures("by_mail")
+def test_mails_are_in_the_language_of_the_site(approval: ApprovalRequest, settings: Any) -> None:
+    settings.LANGUAGE_CODE = "de"
+    decider()
+    ApprovalNotices(approval.change, approval).requested()
+    [message] = sent()
+    assert message.subject == f"Anfrage {approval.pk} wartet auf Ihre Entscheidung"
+
+
 class DeadBackend(BaseEmailBackend):
     """A mail server that does not answer."""
 
