@@ -10,7 +10,7 @@ from django.apps import apps
 from django.conf import settings as django_settings
 from django.contrib.admin.utils import flatten_fieldsets
 from django.contrib.auth import get_permission_codename, get_user_model
-from django.core.exceptions import FieldDoesNotExist
+from django.core.exceptions import FieldDoesNotExist, ValidationError
 from django.db.models import Exists, Model, OuterRef, Q
 from django.http import HttpRequest
 from django.utils.module_loading import import_string
@@ -19,7 +19,6 @@ from ..context.request import local_request
 from ..differences.difference import SET_WHEN_WRITTEN
 from ..differences.kept_changes import KeptChange
 from ..emulation.inline_rows import PageInlines
-from ..exceptions import NotFound
 from ..models import ApprovalRequest, Change, ServiceAccount
 from ..orm.access import ModelAccess, access_of
 from ..orm.column_values import plain_key
@@ -337,10 +336,14 @@ class DeciderSight:
 
 
 def _key(model: ModelAccess, raw: Any) -> Any:
-    """Return a key from its text or JSON value, None if there can be no such row."""
+    """Return a key from how it was kept, as text or as its JSON value; None if there can be no such row."""
+    fields = model.exposure.opts.pk_fields
     try:
-        return model.parse_pk(raw)
-    except NotFound:
+        if len(fields) == 1:
+            return fields[0].to_python(plain_key(raw))
+        parts = orjson.loads(raw) if isinstance(raw, str) else raw
+        return tuple(field.to_python(part) for field, part in zip(fields, parts, strict=True))
+    except (ValidationError, ValueError, TypeError):
         return None
 
 
