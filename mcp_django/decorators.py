@@ -118,9 +118,10 @@ def action(
     if isinstance(permissions, str):
         raise ImproperlyConfigured(f'permissions of an action must be a list such as ["change"], not {permissions!r}.')
     from .exposures.declared_actions import ActionOptions
-    from .exposures.declared_approvals import Approval
 
-    approvals = Approval.listed(options.pop("approval", None))
+    approval = options.pop("approval", ())
+    # Frozen, as the options are.
+    approvals = tuple(approval) if isinstance(approval, (list, tuple)) else (approval,)
 
     def wrapper(function: F) -> F:
         function = _runs_anywhere(function)
