@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from django.conf import settings as django_settings
 from django.contrib.auth import get_user_model
-from django.core.mail import EmailMessage, get_connection
+from django.core.mail import EmailMessage
 from django.db import router, transaction
 from django.urls import NoReverseMatch, reverse
 from django.utils import timezone, translation
@@ -29,7 +29,7 @@ logger = logging.getLogger("mcp_django")
 State = Change.State
 # The URL name of the page of the admin with the queue, and with one request of it.
 PAGE: Final = "admin:mcp_django_console_approvals"
-# Maximum number of those who may decide to whom a mail is sent.
+# Maximum number of those who may decide to whom the mail is sent.
 MAX_MAILS: Final = 50
 
 
@@ -56,33 +56,33 @@ class ApprovalNotices:
 
     def requested(self) -> None:
         """Tell those who may decide that somebody has asked."""
-        self._on_commit(approval_requested, self._mails_to_deciders)
+        self._on_commit(approval_requested, self._mail_to_deciders)
 
     def decided(self) -> None:
         """Tell the requester what was decided, and how the call ended."""
-        self._on_commit(approval_decided, self._mails_to_requester)
+        self._on_commit(approval_decided, self._mail_to_requester)
 
-    def _on_commit(self, signal: Any, mails: Any) -> None:
-        tell = partial(self._tell, signal, mails)
+    def _on_commit(self, signal: Any, write: Callable[[], EmailMessage]) -> None:
+        tell = partial(self._tell, signal, write)
         transaction.on_commit(tell, using=router.db_for_write(Change), robust=True)
 
-    def _tell(self, signal: Any, mails: Any) -> None:
+    def _tell(self, signal: Any, write: Callable[[], EmailMessage]) -> None:
         signal.send_robust(sender=ApprovalRequest, change=self.change, approval=self.approval)
         if not settings.APPROVAL_MAILS:
             return
         try:
             # People have no language of their own in Django.
             with translation.override(django_settings.LANGUAGE_CODE):
-                messages = list(mails())
+                message = write()
         except Exception as error:
-            logger.warning("Mails about request %s cannot be written: %s", self.change.pk, type(error).__name__)
+            logger.warning("The mail about request %s cannot be written: %s", self.change.pk, type(error).__name__)
             return
-        if messages:
+        if message.recipients():
             # A mail server that does not answer must not hold up the call.
             with suppress(RuntimeError):
-                threading.Thread(target=_send, args=(messages,), name="mcp-approval-mails").start()
+                threading.Thread(target=_send, args=(message,), name="mcp-approval-mail").start()
 
-    def _mails_to_deciders(self) -> Iterator[EmailMessage]:
+    def _mail_to_deciders(self) -> EmailMessage:
         change = self.change
         # No values of rows: not everybody who may decide may see them.
         facts = {
@@ -95,20 +95,19 @@ class ApprovalNotices:
         lines = [f"{name}: {value}" for name, value in facts.items() if value]
         subject = _("Request %(number)s waits for your decision") % {"number": change.pk}
         body = "\n".join([*lines, "", page_url(change.resource, change.pk)])
-        for address in islice(_addresses(self.approval, change), MAX_MAILS):
-            yield EmailMessage(subject, body, to=[address])
+        # None of them learns the addresses of the others.
+        return EmailMessage(subject, body, bcc=list(islice(_addresses(self.approval, change), MAX_MAILS)))
 
-    def _mails_to_requester(self) -> Iterator[EmailMessage]:
+    def _mail_to_requester(self) -> EmailMessage:
         change = self.change
         model: Any = get_user_model()
         user = None
         with suppress(ValueError):
             user = model._default_manager.filter(pk=change.user).first()
         address = getattr(user, model.get_email_field_name(), "")
-        if not address:
-            return
         body = "\n".join([_outcome(change, self.approval), "", page_url(change.resource, change.pk)])
-        yield EmailMessage(_("Request %(number)s is decided") % {"number": change.pk}, body, to=[address])
+        subject = _("Request %(number)s is decided") % {"number": change.pk}
+        return EmailMessage(subject, body, to=[address] if address else [])
 
 
 def _addresses(approval: ApprovalRequest, change: Change) -> Iterator[str]:
@@ -138,8 +137,8 @@ def _moment(time: Any) -> str:
     return date_format(timezone.localtime(time), "DATETIME_FORMAT") if time is not None else ""
 
 
-def _send(messages: Iterable[EmailMessage]) -> None:
+def _send(message: EmailMessage) -> None:
     try:
-        get_connection().send_messages(list(messages))
+        message.send()
     except Exception as error:
-        logger.warning("Mails about requests for approval were not sent: %s", type(error).__name__)
+        logger.warning("A mail about a request for approval was not sent: %s", type(error).__name__)

@@ -13,11 +13,12 @@ from django.utils import timezone
 from mcp_django.differences.kept_changes import sealed
 from mcp_django.models import ApprovalRequest, CallEntry, Change
 from mcp_django.testing import MCPClient
+from tests.approval_rules import make_manager, make_rule
 from tests.approving import PERMISSION, allow, ask
 from tests.confirming import path_of
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.service_account import make_account
-from tests.testapp.models import Author, Book
+from tests.testapp.models import Author, Book, Section, Tag
 from tests.unit.console.conftest import url
 
 pytestmark = pytest.mark.django_db
@@ -413,3 +414,84 @@ def test_the_number_costs_one_query(root: Any, ann: Any) -> None:
 def test_while_the_tables_are_missing_other_pages_work(ann: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ApprovalRequest._meta, "db_table", "not_there")
     assert browser_of(ann).get("/admin/").status_code == 200
+
+
+# Requests as rules make them
+
+
+@pytest.fixture
+def manager() -> Any:
+    return make_manager()
+
+
+def waiting_for(user: Any, tool: str, **call: Any) -> ApprovalRequest:
+    """Make a call that a rule lets wait, and return its request."""
+    waiting = MCPClient(user).call(tool, **call)
+    assert waiting.is_error is False, waiting.text
+    number = waiting.structured["change"]
+    assert waiting.structured["url"].endswith(f"{url('approvals')}?request={number}")
+    return ApprovalRequest.objects.select_related("change").get(pk=number)
+
+
+def test_a_manager_decides_what_a_rule_lets_wait_and_the_client_learns_it(root: Any, manager: Any) -> None:
+    make_rule("Dear books", labels=["testapp.book"], condition={"after": {"price__gt": 15}})
+    book = make_book("Dune")
+    call = {"model": "testapp.book", "pk": str(book.pk), "values": {"price": "20.00"}}
+    approval = waiting_for(root, "update_record", reason="The boss said so", **call)
+    browser = browser_of(manager)
+    page = browser.get(page_of(approval)).text
+    assert "Dear books" in page
+    assert "The boss said so" in page
+    assert "20.00" in page
+    assert "approved and done" in say(browser, approval).text
+    book.refresh_from_db()
+    assert book.price == 20
+    # The same call gets the outcome, and is not made again.
+    assert MCPClient(root).call("update_record", reason="The boss said so", **call).is_error is False
+    assert Change.objects.count() == 1
+
+
+def test_a_client_learns_why_not(root: Any, manager: Any) -> None:
+    make_rule("All authors", labels=["testapp.author"], kinds=["delete"])
+    author = make_author()
+    call = {"model": "testapp.author", "pk": str(author.pk)}
+    approval = waiting_for(root, "delete_record", **call)
+    assert "declined" in say(browser_of(manager), approval, "no", "She is alive.").text
+    again = MCPClient(root).call("delete_record", **call)
+    assert again.is_error
+    assert "She is alive." in again.text
+    assert Author.objects.exists()
+
+
+@pytest.mark.parametrize("kind", ["create", "links", "inline", "uuid", "deletion"])
+def test_a_manager_sees_rows_of_every_kind(root: Any, manager: Any, kind: str) -> None:
+    make_rule("Everything")
+    tag = Tag.objects.create(name="sand")
+    author = make_author()
+    book = make_book("Dune", author=author)
+    section = Section.objects.create(name="Attic")
+    tool, call = {
+        "create": ("create_record", {"model": "testapp.tag", "values": {"name": "spice"}}),
+        "links": ("update_record", {"model": "testapp.book", "pk": str(book.pk), "values": {"tags": [tag.pk]}}),
+        "inline": (
+            "update_record",
+            {"model": "testapp.author", "pk": str(author.pk), "values": {"profile": [{"biography": "Wrote."}]}},
+        ),
+        "uuid": ("update_record", {"model": "testapp.section", "pk": str(section.pk), "values": {"name": "Cellar"}}),
+        "deletion": ("delete_record", {"model": "testapp.section", "pk": str(section.pk)}),
+    }[kind]
+    approval = waiting_for(root, tool, **call)
+    browser = browser_of(manager)
+    assert browser.get(page_of(approval)).context["can_decide"], (approval.rows, approval.reads)
+    assert "approved and done" in say(browser, approval).text
+
+
+def test_who_lost_the_right_to_decide_meanwhile_decides_nothing(root: Any, manager: Any) -> None:
+    make_rule("All authors", labels=["testapp.author"])
+    author = make_author()
+    approval = waiting_for(root, "delete_record", model="testapp.author", pk=str(author.pk))
+    browser = browser_of(manager)
+    assert browser.get(page_of(approval)).context["can_decide"]
+    manager.user_permissions.clear()
+    assert say(browser, approval).status_code == 404
+    assert Author.objects.exists()
