@@ -5,11 +5,13 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any, ClassVar, Final
 
 from django.contrib.admin.utils import model_ngettext
 from django.utils.translation import gettext_noop
 
+from ..conf import settings
 from ..context.confirmation import one_line, quoted
 from ..orm.access import ModelAccess
 
@@ -27,6 +29,8 @@ APPEARS: Final = gettext_noop("visible to you")
 MAX_VALUE: Final = 40
 MAX_COLUMNS: Final = 4
 ELLIPSIS: Final = "…"
+# Maximum characters that are shown of what two long texts have in common before they differ.
+MAX_COMMON: Final = 40
 # What separates the parts of a sentence.
 SIGNS: Final = re.compile(r"[;:]|->|\n")
 
@@ -87,10 +91,10 @@ class RowDifference:
         if before is not None and after is not None:
             pairs = {name: [before.columns.get(name), value] for name, value in after.columns.items()}
             changed = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
-            return {name: [old, self._told(name, new)] for name, (old, new) in changed.items()}
+            return {name: around(old, self._told(name, new)) for name, (old, new) in changed.items()}
         if after is not None:
             given = {name: value for name, value in after.columns.items() if value not in (None, "", [], {})}
-            return {name: self._told(name, value) for name, value in given.items()}
+            return {name: around("", self._told(name, value))[1] for name, value in given.items()}
         return {}
 
     def _told(self, name: str, value: Any) -> Any:
@@ -130,6 +134,24 @@ class RowDifference:
 
     def __bool__(self) -> bool:
         return self.kind != "changed" or self.moves or bool(self.columns() or self.inlines())
+
+
+def around(before: Any, after: Any) -> list[Any]:
+    """Return two values, the texts among them cut to ``TEXT_CHARS`` characters from where they begin to differ."""
+    sides = [before, after]
+    texts = [value for value in sides if isinstance(value, str)]
+    if max(map(len, texts), default=0) <= settings.TEXT_CHARS:
+        return sides
+    start = 0
+    if len(texts) == len(sides):
+        alike = takewhile(lambda pair: pair[0] == pair[1], zip(*texts, strict=False))
+        start = max(0, sum(1 for _ in alike) - MAX_COMMON)
+    return [_cut(value, start) if isinstance(value, str) else value for value in sides]
+
+
+def _cut(text: str, start: int) -> str:
+    end = start + settings.TEXT_CHARS
+    return f"{ELLIPSIS if start else ''}{text[start:end]}{ELLIPSIS if end < len(text) else ''}"
 
 
 def _inline_differences(

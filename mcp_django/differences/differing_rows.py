@@ -16,7 +16,6 @@ from django.db.models import Model, Value
 from django.db.models.fields import AutoFieldMixin
 from django.utils import timezone
 
-from ..conf import settings
 from ..context.request import MCPRequest
 from ..emulation.saving import RowPage
 from ..orm.access import ModelAccess, access_of
@@ -68,7 +67,8 @@ class ShownSide:
         exposure = model.exposure
         self.request.go_to(exposure, "change", row.pk)
         names = model.fields_of(row)
-        page = show_rows(model, [row], Column.all(exposure, names), settings.TEXT_CHARS)
+        # Whole texts: they may differ only at their ends.
+        page = show_rows(model, [row], Column.all(exposure, names))
         columns = dict(zip(page.names, page.rows[0], strict=True))
         columns.pop(exposure.opts.pk.name, None)
         shown = ShownRow(render(row.pk), label_of(exposure, row) or str(row.pk), columns)

@@ -6,6 +6,7 @@ from uuid import uuid4
 import pytest
 from django.contrib import admin
 from django.contrib.admin.models import LogEntry
+from django.contrib.contenttypes.models import ContentType
 from rest_framework import serializers
 
 from mcp_django import MCPSite, ModelExposure
@@ -17,7 +18,7 @@ from tests.factories import make_author, make_book, make_superuser
 from tests.fieldapp.models import Sample, Seat
 from tests.inlineapp.admin import shop
 from tests.inlineapp.models import Line, Order, Product
-from tests.testapp.models import Author, Book, Loan, Tag
+from tests.testapp.models import Author, Book, Loan, Note, Tag
 from tests.tool_calls import call, refusal, request_of, site_with
 
 pytestmark = pytest.mark.django_db
@@ -328,3 +329,13 @@ def test_a_version_of_no_dry_run_is_refused(root, version):
     assert "no longer do what it did" in text
     book.refresh_from_db()
     assert book.pages == 0
+
+
+def test_a_change_at_the_end_of_a_long_text_is_shown(root):
+    note = Note.objects.create(content_type=ContentType.objects.first(), object_id="1", text="a" * 1_000)
+    shown = tried(UPDATE, root, model="testapp.note", pk=note.pk, values={"text": f"{'a' * 999}b"})
+    [row] = shown["changed"]["testapp.note"]
+    assert row["columns"] == {"text": [f"…{'a' * 41}", f"…{'a' * 40}b"]}
+    shown = tried(UPDATE, root, model="testapp.note", pk=note.pk, values={"text": "b" * 1_000})
+    [row] = shown["changed"]["testapp.note"]
+    assert row["columns"] == {"text": [f"{'a' * 300}…", f"{'b' * 300}…"]}
