@@ -372,3 +372,12 @@ def test_a_generic_relation_is_compared_by_its_columns() -> None:
     book = make_book()
     note = Note.objects.create(target=book, text="refund")
     assert found({"object_id": str(book.pk), "text__contains": "refund"}, Note, note) == [True]
+
+
+@pytest.mark.skipif(connection.vendor != "mysql", reason="plain reads of other databases show what is locked")
+def test_rows_are_read_as_they_were_locked(monkeypatch: Any) -> None:
+    monkeypatch.setattr("mcp_django.approvals.conditions.reads_snapshots", lambda using: True)
+    book = make_book(pages=7)
+    with CaptureQueriesContext(connection) as captured:
+        assert found({"pages": 7, "author__name__startswith": "A", "loans": {"count": 0}}, Book, book) == [True]
+    assert any("FOR UPDATE" in query["sql"] for query in captured)
