@@ -5,7 +5,7 @@ The admin refuses to save such a rule; the doctor finds what has become wrong si
 
 from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from django.apps import apps
 from django.contrib.auth.models import Group, Permission
@@ -21,7 +21,8 @@ from .conditions import RuleCondition, WrongCondition
 from .rules import Rule
 
 # How like a name has to be to be offered for a wrong one.
-LIKENESS = 0.6
+LIKENESS: Final = 0.6
+RUN_ACTION: Final = "run_action"
 
 
 class Fault(NamedTuple):
@@ -44,8 +45,19 @@ class RuleNames:
 
     @cached_property
     def tools(self) -> Collection[str]:
-        """The names of all tools."""
-        return known_names(self.sites)[TOOL]
+        """The names of the tools that rules can be about: functions, methods of ViewSets, and actions."""
+        functions = {tool.name for site in self.sites for tool in site.function_tools()}
+        return functions | {name for site in self.sites for name, _of in site._action_tools.declared()} | {RUN_ACTION}
+
+    @cached_property
+    def functions(self) -> Collection[str]:
+        """The names of those tools that are functions of the project, which have no model."""
+        return {tool.name for site in self.sites for tool in site.function_tools() if hasattr(tool, "function")}
+
+    @cached_property
+    def other_tools(self) -> Collection[str]:
+        """The names of the app's own tools: what these do to rows is known by its kind, whichever of them does it."""
+        return known_names(self.sites)[TOOL] - set(self.tools)
 
     @cached_property
     def actions(self) -> Collection[str]:
@@ -105,7 +117,15 @@ def faults_of(rule: Rule, names: RuleNames) -> Iterator[Fault]:
     for column in sorted(rule.unreadable):
         yield Fault(column, _("This cannot be read, so the rule is open for all."))
     yield from _unknown("labels", _("There is no model %(name)s."), rule.labels, names.labels)
-    yield from _unknown("tools", _("There is no tool %(name)s."), rule.tools, names.tools)
+    others = rule.tools.intersection(names.other_tools)
+    for name in sorted(others):
+        text = _("No rule is about the tool %(name)s: choose models and kinds of calls.")
+        yield Fault("tools", text % {"name": name})
+    yield from _unknown("tools", _("There is no tool %(name)s."), rule.tools - others, names.tools)
+    if rule.labels:
+        for name in sorted(rule.tools.intersection(names.functions)):
+            text = _("The tool %(name)s has no model: a rule about it and a model would never apply.")
+            yield Fault("tools", text % {"name": name})
     yield from _unknown("actions", _("There is no action %(name)s."), rule.actions, names.actions)
     yield from _wrong_kinds(rule)
     yield from wrong_condition(rule, names)

@@ -54,7 +54,7 @@ def test_a_rule_that_fits_is_saved(operator: Client) -> None:
     group = Group.objects.create(name="Sales")
     account = ServiceAccount.objects.create(name="nightly", user=make_user("ada"))
     data = values(
-        tools="get_record\n\n delete_record \nget_record",
+        tools="run_action\n\n withdraw_testapp_book \nrun_action",
         actions="TestApp.Book.withdraw",
         clients="codex\nclaude",
         groups=[group.pk],
@@ -63,23 +63,27 @@ def test_a_rule_that_fits_is_saved(operator: Client) -> None:
     )
     assert operator.post(reverse(ADD), data).status_code == 302
     rule = ApprovalRule.objects.get()
-    assert (rule.labels, rule.kinds, rule.tools) == (["testapp.book"], ["update"], ["get_record", "delete_record"])
+    assert (rule.labels, rule.kinds, rule.tools) == (
+        ["testapp.book"],
+        ["update"],
+        ["run_action", "withdraw_testapp_book"],
+    )
     assert (rule.actions, rule.clients) == (["testapp.book.withdraw"], ["codex", "claude"])
     assert (rule.condition, rule.rows_above) == ({"pages__gt": 100}, 5)
     assert (rule.groups.get(), rule.service_accounts.get()) == (group, account)
 
 
 def test_the_page_shows_what_was_saved(operator: Client) -> None:
-    operator.post(reverse(ADD), values(tools="get_record\ndelete_record"))
+    operator.post(reverse(ADD), values(tools="run_action\nwithdraw_testapp_book"))
     rule = ApprovalRule.objects.get()
     page = operator.get(reverse(CHANGE_PAGE, args=[rule.pk])).content.decode()
-    assert "get_record\ndelete_record</textarea>" in page
+    assert "run_action\nwithdraw_testapp_book</textarea>" in page
     assert "&quot;pages__gt&quot;: 100" in page
     assert '<option value="testapp.book" selected>' in page
     assert '<option value="testapp.publish_book"></option>' in page
     # Saved again without a change, it has none in its history.
     before = LogEntry.objects.count()
-    operator.post(reverse(CHANGE_PAGE, args=[rule.pk]), values(tools="get_record\r\ndelete_record\r\n"))
+    operator.post(reverse(CHANGE_PAGE, args=[rule.pk]), values(tools="run_action\r\nwithdraw_testapp_book\r\n"))
     assert LogEntry.objects.get(action_flag=CHANGE).change_message == "[]"
     assert LogEntry.objects.count() == before + 1
 
@@ -90,7 +94,8 @@ def test_the_page_shows_what_was_saved(operator: Client) -> None:
         ({"name": ""}, "name", "required"),
         ({"labels": ["testapp.bok"]}, "labels", "testapp.bok"),
         ({"kinds": ["fly"]}, "kinds", "fly"),
-        ({"tools": "get_recrd"}, "tools", "There is no tool get_recrd. Did you mean get_record?"),
+        ({"tools": "run_acton"}, "tools", "There is no tool run_acton. Did you mean run_action?"),
+        ({"tools": "delete_record"}, "tools", "No rule is about the tool delete_record: choose models"),
         ({"actions": "testapp.book.withdrw"}, "actions", "Did you mean testapp.book.withdraw?"),
         ({"actions": "withdraw"}, "actions", "There is no action withdraw."),
         ({"condition": "{"}, "condition", "valid JSON"),
@@ -103,7 +108,6 @@ def test_the_page_shows_what_was_saved(operator: Client) -> None:
         ({"permission": ""}, "permission", "Name the permission or the group of those who decide."),
         ({"hours": "0"}, "hours", ""),
         ({"rows_above": "-1"}, "rows_above", ""),
-        ({"condition": '{"arguments": {"amount": 1}}', "tools": "get_record"}, "condition", "no argument 'amount'"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_what_may_be_meant(
@@ -122,8 +126,17 @@ def test_a_permission_or_a_group_decides_and_a_block_needs_neither(operator: Cli
     assert operator.post(reverse(ADD), values(name="Never", permission="", effect="block")).status_code == 302
 
 
-def test_arguments_of_tools_are_known(operator: Client) -> None:
-    data = values(condition='{"arguments": {"pk": "1"}}', tools="get_record")
+def test_arguments_of_tools_are_known(operator: Client, tools: Any) -> None:
+    def refund(request: Any, amount: int) -> str:
+        """Refund."""
+        return ""
+
+    tools(refund)
+    data = values(condition='{"arguments": {"amout": "1"}}', tools="refund", labels=[])
+    assert "no argument 'amout'. Did you mean 'amount'" in errors_of(operator.post(reverse(ADD), data))["condition"]
+    data = values(condition='{"arguments": {"amount": "1"}}', tools="refund")
+    assert "would never apply" in errors_of(operator.post(reverse(ADD), data))["tools"]
+    data["labels"] = []
     assert operator.post(reverse(ADD), data).status_code == 302
 
 

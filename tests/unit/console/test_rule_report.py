@@ -43,7 +43,8 @@ def test_rules_that_are_well_are_told_in_a_line() -> None:
     ("values", "text"),
     [
         ({"labels": ["testapp.gone"]}, "There is no model testapp.gone."),
-        ({"tools": ["get_recrd"]}, "There is no tool get_recrd. Did you mean get_record?"),
+        ({"tools": ["run_acton"]}, "There is no tool run_acton. Did you mean run_action?"),
+        ({"tools": ["delete_record"]}, "No rule is about the tool delete_record"),
         ({"actions": ["testapp.book.gone"]}, "There is no action testapp.book.gone."),
         ({"kinds": ["fly"]}, "There is no kind fly."),
         ({"labels": ["testapp.book"], "condition": {"renamed": 1}}, "The condition does not fit testapp.book"),
