@@ -13,6 +13,8 @@ from django.db import DatabaseError, connections, router
 from django.test.utils import CaptureQueriesContext
 
 from mcp_django import MCPSite, ModelExposure
+from mcp_django.approvals.conditions import RuleCondition, WrongCondition
+from mcp_django.differences.stored_rows import stored_table
 from mcp_django.exceptions import ToolError
 from mcp_django.models import KeyedCall
 from mcp_django.orm.query_limits import read_limits
@@ -288,3 +290,21 @@ def test_a_search_does_not_look_into_another_database(crates, names, kind):
         page = call(QueryRecords(), request, model=CRATE, search=term, fields=["name"], count=True)
         assert [row[1] for row in page["rows"]] == found
         assert page["count"] == len(found)
+
+
+def test_conditions_of_approval_rules_are_compared_where_the_rows_are(crates):
+    def met(condition, model, using, *rows):
+        keys = list(stored_table(model, using).read("pk", [row.pk for row in rows]))
+        return RuleCondition(condition).rows_meeting(model, keys, "before", using)
+
+    one, two, _three = crates
+    first, second = list(Item.every.order_by("pk"))[:2]
+    crate_alias, item_alias = router.db_for_write(Crate), router.db_for_write(Item)
+    assert crate_alias != item_alias
+    assert len(met({"depot__name": "Depot 0"}, Crate, crate_alias, one, two)) == 1
+    assert len(met({"item": first.pk}, Crate, crate_alias, one, two)) == 1
+    # A row that the manager hides, too.
+    assert len(met({"deleted": True}, Item, item_alias, first, second)) == 1
+    assert len(met({"size__gte": {"avg": "size"}}, Item, item_alias, first, second)) == 1
+    with pytest.raises(WrongCondition):
+        RuleCondition.read({"item__size": 1}, [Crate], [])
