@@ -117,7 +117,7 @@ class Order(models.Model):
             models.Index(fields=["country", "-created", "-id"], name="order_country_newest"),
             models.Index(fields=["status", "-created", "-id"], name="order_status_newest"),
         ]
-        permissions = [("refund_order", "Can refund order")]
+        permissions = [("refund_order", "Can refund order"), ("approve_refund", "Can approve refunds")]
 
     def __str__(self) -> str:
         return self.number

@@ -14,6 +14,7 @@ ACCOUNTS = {
     "admin": "can do everything",
     "warehouse": "sees the orders of its own country and ships them",
     "auditor": "sees everything and changes nothing",
+    "manager": "sees everything and approves refunds above 100 in the admin",
     "nobody": "can sign in, and sees nothing",
 }
 QUESTIONS = [
@@ -27,6 +28,7 @@ QUESTIONS = [
     "What do people complain about in reviews with one star?",
     "Mark the five oldest paid orders as shipped.",
     "Refund the newest delivered order: the parcel arrived broken.",
+    "Refund 120 of the newest delivered order: it came too late. Then tell me for whom that waits.",
     "Raise the prices of all knives by five per cent, rounded to ten cents. Show me first what would change.",
     "Ada Ibarra is called Ada Evans now, and is there twice: merge the two customers.",
     "Cancel all pending orders. Then take that back.",

@@ -21,9 +21,9 @@ from docs.pictures.film import MOVING
 from evals import trials
 from mcp_django.checks.oauth import TOOLKIT_RULES
 from mcp_django.conf.defaults import DEFAULTS
-from mcp_django.models import Change
+from mcp_django.models import ApprovalRequest, Change
 from mcp_django.operating.switches import find_switches
-from mcp_django.signals import change_undone
+from mcp_django.signals import approval_decided, approval_requested, change_undone
 from mcp_django.sites import CLOSED_APPS
 from mcp_django.testing import MCPClient
 from mcp_django.tools.generic import ToolSet
@@ -147,6 +147,7 @@ def test_every_python_block_has_a_test_here() -> None:
     # replicas: tests/unit/context/test_databases.py, and the limit of costs: tests/unit/orm/test_query_limits.py.
     tested |= {
         "shop/alerts.py",
+        "shop/approvals.py",
         "shop/costs.py",
         "shop/routers.py",
         "shop/receivers.py",
@@ -180,6 +181,23 @@ def test_the_receiver_of_undone_changes_says_who_took_what_back(capsys: pytest.C
     change = Change(pk=42, summary="3 orders: status pending -> cancelled")
     change_undone.send(Change, change=change, request=SimpleNamespace(user="ada"))
     assert capsys.readouterr().out == "ada took back change 42: 3 orders: status pending -> cancelled\n"
+
+
+def test_the_receivers_of_approvals_say_who_asks_and_who_decided(capsys: pytest.CaptureFixture[str]) -> None:
+    (block,) = [block for block in snippets("python") if block.file == "shop/approvals.py"]
+    names: dict[str, Any] = {"__name__": "shop.approvals"}
+    exec(block.text, names)
+    change = Change(pk=42, username="ada", state="refused", by="grace")
+    told = {"change": change, "approval": ApprovalRequest(change=change, rule_name="Refunds above 100", word="Not yet")}
+    try:
+        for signal in (approval_requested, approval_decided):
+            signal.send(ApprovalRequest, **told)
+    finally:
+        approval_requested.disconnect(names["tell_managers"])
+        approval_decided.disconnect(names["note"])
+    asked, decided = capsys.readouterr().out.splitlines()
+    assert asked == "Request 42 of ada: Refunds above 100"
+    assert decided == "Request 42 is refused, decided by grace. Not yet"
 
 
 @pytest.mark.django_db

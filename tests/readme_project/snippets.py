@@ -20,6 +20,7 @@ from shop.models import Customer, Order
 
 import mcp_django
 from mcp_django import decorators
+from mcp_django.checks import approvals
 from mcp_django.checks import declarations as checks
 from mcp_django.sites import MCPSite
 from mcp_django.testing import MCPClient
@@ -36,8 +37,11 @@ def declare(where: str, source: str) -> list[str]:
     sites = [fresh, *(value for value in namespace.values() if isinstance(value, MCPSite))]
     declared = sum(len(site._registry) + len(site.function_tools()) + len(site.prompts) for site in sites)
     wrong = [] if declared or any(site.resources for site in sites) else ["declares nothing"]
-    with mock.patch.object(checks, "all_sites", return_value=sites):
-        found = [*checks.check_exposures(), *checks.check_tools()]
+    with (
+        mock.patch.object(checks, "all_sites", return_value=sites),
+        mock.patch.object(approvals, "all_sites", return_value=sites),
+    ):
+        found = [*checks.check_exposures(), *checks.check_tools(), *approvals.check_approvals()]
     wrong += [str(message) for message in found if message.level >= ERROR]
     return [f"{where}: {problem}" for problem in wrong]
 

@@ -24,7 +24,7 @@ WAREHOUSE_PERMISSIONS = {
 
 
 class Command(BaseCommand):
-    help = "Creates admin, warehouse, auditor and nobody, each with its name as password. Needs DEBUG."
+    help = "Creates admin, warehouse, auditor, manager and nobody, each with its name as password. Needs DEBUG."
 
     @transaction.atomic
     def handle(self, **options: Any) -> None:
@@ -37,11 +37,12 @@ class Command(BaseCommand):
         warehouse = account("warehouse", is_staff=True)
         warehouse.user_permissions.set(warehouse_permissions())
         StaffProfile.objects.update_or_create(user=warehouse, defaults={"country": country})
-        account("auditor", is_staff=True).user_permissions.set(
-            Permission.objects.filter(content_type__app_label__in=["places", "shop"], codename__startswith="view_")
-        )
+        in_shop = Permission.objects.filter(content_type__app_label__in=["places", "shop"])
+        everything = in_shop.filter(codename__startswith="view_")
+        account("auditor", is_staff=True).user_permissions.set(everything)
+        account("manager", is_staff=True).user_permissions.set([*everything, in_shop.get(codename="approve_refund")])
         account("nobody")
-        self.stdout.write("admin, warehouse, auditor, nobody: the password of each is its name.")
+        self.stdout.write("admin, warehouse, auditor, manager, nobody: the password of each is its name.")
 
 
 def account(name: str, *, is_staff: bool = False, is_superuser: bool = False) -> Any:

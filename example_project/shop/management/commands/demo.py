@@ -51,6 +51,7 @@ class Command(BaseCommand):
         if not City.objects.exists():
             # Only then: what somebody deleted is not to come back with the next start.
             self.step("Places", "load_places")
+            self.step("Rules", "create_rules")
         # The history that comes with the shop's data is of these.
         self.step("Accounts", "create_accounts")
         self.step("Shop", "load_shop")
