@@ -88,6 +88,11 @@ class ApprovalQueue:
         owner = KeptChange.owner_of(self.user)
         return bool(owner) and approval.change.user == owner
 
+    def has_seen(self, approval: ApprovalRequest) -> bool:
+        """Return whether this user has asked or decided, and so knows what it was about, also once rows are gone."""
+        owner = KeptChange.owner_of(self.user)
+        return self.has_asked(approval) or (bool(owner) and approval.decider == owner)
+
     def may_decide(self, approval: ApprovalRequest) -> bool:
         """Return whether this user may decide the request, if they see what it is about."""
         return self.state_of(approval) == State.WAITING and Deciders.of(approval).may_decide(self.user, approval.change)

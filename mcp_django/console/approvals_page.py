@@ -128,7 +128,7 @@ class OneRequest:
         """Return what the template shows."""
         change = self.change
         sight = self.sight
-        can_look = self.is_own or self.is_seen
+        can_look = self.queue.has_seen(self.approval) or self.is_seen
         context: dict[str, Any] = {
             "approval": self.approval,
             "change": change,
@@ -195,7 +195,7 @@ def listed(page: Page, request: HttpRequest) -> dict[str, Any]:
     lines = []
     for approval in approvals:
         sight = sights.of(approval)
-        is_seen = queue.has_asked(approval) or (sight is not None and sight.sees_rows(approval))
+        is_seen = queue.has_seen(approval) or (sight is not None and sight.sees_rows(approval))
         change = approval.change
         lines.append(
             {

@@ -17,7 +17,7 @@ from django.db import connections, router
 from django.db.models import Model, QuerySet
 from django.utils import timezone
 
-from ..models import Change
+from ..models import ApprovalRequest, Change
 from .cascades import concrete, keys_of, with_parents
 from .kept_changes import ERASED, SEALED, opened
 
@@ -85,11 +85,17 @@ class Record:
 
     # Where it is
 
-    def is_in(self, change: Change, contents: Mapping[str, bytes]) -> bool:
-        """Return whether a change touches the record or a row that refers to it, or names it; given its contents."""
+    def is_in(self, change: Change, contents: Mapping[str, bytes], approval: ApprovalRequest | None = None) -> bool:
+        """Return whether a change touches the record or a row that refers to it, or names it; given its contents, and
+        the request for approval beside it."""
+        texts = [change.summary, change.outcome]
+        if approval is not None:
+            texts += [approval.reason, approval.word]
+            if any(self._is_key(label, key) for label, keys in approval.rows.items() for key in keys):
+                return True
         found = {name: json.loads(data) for name, data in contents.items()}
         leaves = [text for value in found.values() for text in _leaves(value)]
-        folded = [text.casefold() for text in (change.summary, change.outcome, *leaves)]
+        folded = [text.casefold() for text in (*texts, *leaves)]
         if any(text in leaf for text in self.texts for leaf in folded):
             return True
         if "footprint" in found:
@@ -99,6 +105,12 @@ class Record:
             return False
         parts = [forms for key in self.keys.values() for forms in key]
         return any(leaf in forms or leaf.rpartition("/")[2] in forms for leaf in leaves for forms in parts)
+
+    def _is_key(self, label: str, key: Any) -> bool:
+        """Return whether a key of a model, as it is kept with a request for approval, is the record's."""
+        parts = key if isinstance(key, list) else [key]
+        forms = self.keys.get(label, ())
+        return len(forms) == len(parts) and all(part in form for part, form in zip(parts, forms, strict=True))
 
     def _is_in_footprint(self, tables: Mapping[str, Mapping[str, Any]]) -> bool:
         for label, kinds in tables.items():
@@ -138,13 +150,18 @@ class Erasure:
         rows = Change.objects.using(self.using).order_by("pk").only("labels", "summary", "outcome", *SEALED)
         while batch := list(rows.filter(pk__gt=last)[:READ_AT_ONCE]):
             last = batch[-1].pk
-            yield from (change.pk for change in batch if self._holds(change))
+            approvals = self._approvals.in_bulk([change.pk for change in batch])
+            yield from (change.pk for change in batch if self._holds(change, approvals.get(change.pk)))
 
-    def _holds(self, change: Change) -> bool:
+    @property
+    def _approvals(self) -> QuerySet[ApprovalRequest]:
+        return ApprovalRequest.objects.using(self.using)
+
+    def _holds(self, change: Change, approval: ApprovalRequest | None) -> bool:
         kept = {name: opened(name, value) for name in SEALED if (value := getattr(change, name))}
         contents = {name: data for name, data in kept.items() if data is not None}
         self.unopened += len(contents) < len(kept)
-        return self.record.is_in(change, contents)
+        return self.record.is_in(change, contents, approval)
 
     def run(self) -> int:
         """Erase the contents of these changes, and return their number; what waits for a yes can no longer be done."""
@@ -153,6 +170,7 @@ class Erasure:
             number += 1
             rows = Change.objects.using(self.using).filter(pk=pk)
             rows.update(summary="", outcome="", cannot_undo=ERASED, **dict.fromkeys(SEALED, b""))
+            self._approvals.filter(pk=pk).update(reason="", word="", rows={})
             waiting = rows.filter(state=Change.State.WAITING.value)
             waiting.update(state=Change.State.WITHDRAWN.value, decided=timezone.now(), outcome=ERASED)
         return number

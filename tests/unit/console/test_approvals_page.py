@@ -212,6 +212,19 @@ def test_a_yes_makes_the_call_in_the_name_of_the_requester(root: Any, ann: Any) 
     assert "was decided already" in say(browser_of(make_superuser("eve")), approval).text
 
 
+def test_who_decided_reads_what_it_was_about_when_the_rows_are_gone(root: Any, ann: Any) -> None:
+    approval = asked(root, "Frank")
+    say(browser_of(ann), approval)
+    for place, browser in {
+        page_of(approval): browser_of(ann),
+        url("approvals"): browser_of(root),
+    }.items():
+        assert "author Frank deleted" in browser.get(place).text
+    other = browser_of(make_superuser("eve"))
+    assert "Frank" not in other.get(page_of(approval)).text
+    assert "Frank" not in other.get(url("approvals"), {"tab": "all"}).text
+
+
 def test_a_no_needs_a_word(root: Any, ann: Any) -> None:
     approval = asked(root)
     assert "Say in a word why not" in say(browser_of(ann), approval, "no").text

@@ -15,7 +15,7 @@ from django.test import override_settings
 from mcp_django.context.request import MCPRequest
 from mcp_django.differences.footprints import Footprint
 from mcp_django.differences.kept_changes import Changes, KeptChange
-from mcp_django.models import Change
+from mcp_django.models import ApprovalRequest, Change
 from tests.factories import make_author, make_book, make_superuser
 from tests.testapp.models import Author, Book, Note, Placement, Section, Shelf, Tag
 from tests.tool_calls import request_of
@@ -205,3 +205,19 @@ def test_a_slip_erases_nothing(arguments: list[str], told: str, root: MCPRequest
     with pytest.raises(CommandError, match=told):
         call_command("mcp_erase_changes", *arguments)
     assert not is_erased(kept)
+
+
+def test_requests_for_approval_lose_their_words_and_keys(root: MCPRequest, erase: Any) -> None:
+    ada = make_author("Ada")
+    given = {"state": Change.State.WAITING, "summary": "1 author deleted"}
+    kept = [keep(root, "testapp.author", **given) for _ in range(4)]
+    rows = {"testapp.author": [str(ada.pk)], "testapp.shelf": [["A", "1"]]}
+    values: list[dict[str, Any]] = [{"rows": rows}, {"reason": "Ada L. asked"}, {"word": "No, ADA L. stays"}, {}]
+    for each, more in zip(kept, values, strict=True):
+        given = {"rows": {"testapp.author": [str(ada.pk + 1)]}, "rule_name": "Authors", **more}
+        ApprovalRequest.objects.create(change=each.change, **given)
+    assert "4 changes" not in erase("author", ada.pk, "--text", "Ada L.")
+    states = {row.pk: row.change.state for row in ApprovalRequest.objects.select_related("change")}
+    assert list(states.values()) == ["withdrawn", "withdrawn", "withdrawn", "waiting"]
+    left = ApprovalRequest.objects.exclude(pk=kept[3].change.pk)
+    assert {(row.reason, row.word, str(row.rows)) for row in left} == {("", "", "{}")}
