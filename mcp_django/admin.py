@@ -205,9 +205,8 @@ class ApprovalRuleAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             if db_field.name == "users":
                 kwargs["widget"] = widgets.ManyToManyRawIdWidget(db_field.remote_field, self.admin_site)
             else:
-                kwargs["widget"] = widgets.FilteredSelectMultiple(
-                    db_field.related_model._meta.verbose_name_plural, False
-                )
+                title = db_field.related_model._meta.verbose_name_plural
+                kwargs["widget"] = widgets.FilteredSelectMultiple(title, is_stacked=True)
         return super().formfield_for_manytomany(db_field, request, **kwargs)
 
     @admin.display(description=_("what"))

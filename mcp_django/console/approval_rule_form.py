@@ -161,7 +161,7 @@ class ApprovalRuleForm(forms.ModelForm):  # type: ignore[type-arg]
         # What is chosen stays chosen although the model is gone: without it, the rule would be about all models.
         known = known_labels()
         chosen = [(label, label) for label in self.initial["labels"] if label not in known]
-        fields["labels"].widget = ModelChooser(gettext("models"), is_stacked=False)
+        fields["labels"].widget = ModelChooser(gettext("models"), is_stacked=True)
         fields["labels"].choices = [*chosen, *known.items()]
         fields["hours"].widget.attrs["min"] = 1
         fields["permission"].widget.offered = self._permissions
