@@ -175,7 +175,8 @@ def start(unit: str, shift: int = 0) -> datetime:
 
 
 def names() -> dict[str, Any]:
-    """Return what references can use: models, the ORM's functions, statistics, what clients have changed, and these.
+    """Return what references can use: models, the ORM's functions, statistics, what clients have changed or asked for,
+    and these.
 
     ``start("month", -1)`` is when the last month began, ``within("created", "month", -1)`` the condition that a time
     lies in it, and ``ago(30)`` the midnight thirty days ago.
@@ -188,7 +189,7 @@ def names() -> dict[str, Any]:
     from django.db import models
     from django.db.models import functions
 
-    from mcp_django.models import Change
+    from mcp_django.models import ApprovalRequest, Change
 
     def within(field: str, unit: str, shift: int = 0) -> models.Q:
         return models.Q(**{f"{field}__gte": start(unit, shift), f"{field}__lt": start(unit, shift + 1)})
@@ -202,7 +203,7 @@ def names() -> dict[str, Any]:
     return {
         **found,
         **own,
-        "Change": Change,
+        **{"Change": Change, "ApprovalRequest": ApprovalRequest},
         **{
             "LogEntry": LogEntry,
             "statistics": statistics,

@@ -6,14 +6,15 @@ question, and after a task changed as its ``check`` says, in the tables of ``cha
 
 import argparse
 import hashlib
+import io
 import itertools
 import json
 import re
 import sys
 import tomllib
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -31,7 +32,8 @@ FORM: Final = (
     "Answer the user's question, or do what they ask, with the tools. Nobody can answer questions of yours. End with a "
     'block ```json {"answer": [[...], ...]} ```: a row for each row of the answer, with its values alone, in the order '
     "in which they are asked for; a single value is one row of one value. Months are written as 2026-01, quarters as "
-    "2026-Q1, shares as numbers between 0 and 1, percentages as numbers up to 100. After a task, answer [[true]]."
+    "2026-Q1, shares as numbers between 0 and 1, percentages as numbers up to 100. After a task that asks for no "
+    "values, answer [[true]]."
 )
 _BLOCK: Final = re.compile(r"```(?:json)?\s*(\{.*?\})\s*```", re.DOTALL)
 
@@ -42,7 +44,8 @@ Converse = Callable[[str, Sequence[Mapping[str, Any]]], Conversation]
 class Task:
     """Something to be done: ``check`` is Python over the example's models that is true afterwards.
 
-    It knows by the name ``before`` what the expression ``before`` gave before the model began.
+    It knows by the name ``before`` what the expression ``before`` gave before the model began, and by ``said`` the
+    values of the answer. With ``rules``, the approval rules of the demo are in force.
     """
 
     id: str
@@ -50,6 +53,7 @@ class Task:
     check: str
     changes: tuple[str, ...]
     before: str = "None"
+    rules: bool = False
 
     @property
     def kind(self) -> str:
@@ -97,7 +101,7 @@ def attempt(asked: Question | Task, converse: Converse, username: str = "admin")
     from django.db import transaction
 
     endpoint = Endpoint(username)
-    with transaction.atomic():
+    with transaction.atomic(), rules_of(asked):
         before = digests()
         known = asked.expected() if isinstance(asked, Question) else eval(asked.before, names())
         trial, text = _conversation(asked, endpoint, converse)
@@ -107,6 +111,24 @@ def attempt(asked: Question | Task, converse: Converse, username: str = "admin")
         trial.passed = not trial.why
         transaction.set_rollback(True)
     return trial
+
+
+@contextmanager
+def rules_of(asked: Question | Task) -> Iterator[None]:
+    """Put the approval rules of the demo in force for a task that needs them, within a transaction."""
+    from django.core.management import call_command
+
+    from mcp_django.approvals.rules import rule_book
+
+    if not (isinstance(asked, Task) and asked.rules):
+        yield
+        return
+    call_command("create_rules", stdout=io.StringIO())
+    rule_book.expire()
+    try:
+        yield
+    finally:
+        rule_book.expire()
 
 
 def _conversation(asked: Question | Task, endpoint: Endpoint, converse: Converse) -> tuple[Trial, str]:
@@ -141,7 +163,8 @@ def _fault(asked: Question | Task, text: str, known: Any, changed: Collection[st
     if foreign := sorted(set(changed) - set(allowed)):
         return f"changed {', '.join(foreign)}"
     if isinstance(asked, Task):
-        return "" if eval(asked.check, {**names(), "before": known}) else "the database is not as it should be"
+        given = {**names(), "before": known, "said": final_values(text) or []}
+        return "" if eval(asked.check, given) else "the database is not as it should be"
     found = final_values(text)
     if found is None:
         return "no values at the end"

@@ -17,10 +17,11 @@ if not apps.is_installed("example_project.shop"):
 
 from evals import model, trials
 from evals.model import PROVIDERS, ModelError
-from evals.questions import questions
+from evals.questions import names, questions
 from evals.trials import Outcome, Trial, attempt, chosen, digests, final_values, lines, report, tasks, tells
 from evals.writes import JOBS
-from example_project.shop.models import Customer, Product
+from example_project.shop.models import Customer, Order, Product
+from mcp_django.models import ApprovalRule
 
 pytestmark = [pytest.mark.one_django, pytest.mark.django_db, pytest.mark.usefixtures("shop")]
 # Fewer than the evals have, as each trial reads all of them.
@@ -197,6 +198,45 @@ def test_a_task_of_many_rows_takes_one_call_and_a_yes(name) -> None:
     assert trial.calls == len(OF_MANY_ROWS[name])
 
 
+def refund(of, amount, reason):
+    """Return a turn that refunds a part of the order that a task is about."""
+    [task] = [task for task in tasks() if task.id == of]
+    return [("refund_shop_order", {"pks": [eval(task.before, names())], "form": {"reason": reason, "amount": amount}})]
+
+
+def test_a_refund_that_waits_is_asked_for_once_and_the_user_is_told_for_whom() -> None:
+    [task] = [task for task in tasks() if task.id == "tasks-13"]
+    Order.objects.filter(pk=Order.objects.filter(total__gt=200).first().pk).update(status="delivered")
+    found = []
+
+    def tell(answer):
+        found.append(answer["change"])
+        return said([[answer["change"], answer["message"].split("'")[1]]])
+
+    asking = refund(task.id, "120", "late")
+    trial = tried(Script([asking, asking, tell]), task)
+    assert trial.passed, trial.why
+    assert found
+    assert not ApprovalRule.objects.exists()
+    for turns in (
+        [asking, said([[True]])],
+        [asking, lambda answer: said([[answer["change"], "nobody"]])],
+        # The same request may not be asked for in two ways.
+        [asking, refund(task.id, "120", "goodwill"), tell],
+    ):
+        assert tried(Script(turns), task).why == "the database is not as it should be"
+
+
+def test_a_refund_that_waits_is_withdrawn() -> None:
+    [task] = [task for task in tasks() if task.id == "tasks-14"]
+    Order.objects.filter(pk=Order.objects.filter(total__gt=600).first().pk).update(status="delivered")
+    asking = refund(task.id, "500", "damaged")
+    withdrawing = [asking, lambda answer: [("undo_change", {"change": answer["change"]})], said([[True]])]
+    trial = tried(Script(withdrawing), task)
+    assert trial.passed, trial.why
+    assert tried(Script([asking, said([[True]])]), task).why == "the database is not as it should be"
+
+
 def test_no_task_is_done_already() -> None:
     for task in tasks():
         assert tried(Script([said([[True]])]), task).why == "the database is not as it should be", task.id
@@ -287,7 +327,7 @@ def test_the_report_counts_once_and_each_time() -> None:
 def test_questions_are_chosen_by_id_class_and_number() -> None:
     assert [one.id for one in chosen(["totals-2", "tasks"], None)][:2] == ["totals-2", "tasks-1"]
     assert len(chosen([], 7)) == 7
-    assert len(tasks()) == 12
+    assert len(tasks()) == 14
 
 
 def test_a_missing_key_and_a_wrong_call_are_said(monkeypatch) -> None:
