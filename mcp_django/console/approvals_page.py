@@ -99,21 +99,29 @@ class OneRequest:
     def decide(self) -> None:
         """Say yes or no, as the form says; raise ``PermissionDenied`` if the user may not."""
         if self.state != State.WAITING:
-            messages.warning(self.request, _("It was decided already, or its time is over."))
+            self._tell_late()
             return
         if not (self.may_decide and self.is_seen):
-            raise PermissionDenied
+            # Where somebody was faster, the rows may be gone.
+            self.change.refresh_from_db(fields=["state"])
+            if self.queue.state_of(self.approval) == State.WAITING:
+                raise PermissionDenied
+            self._tell_late()
+            return
         if "yes" in self.request.POST and self.sign_in.is_recent:
             self._approve()
         elif "no" in self.request.POST:
             self._refuse()
+
+    def _tell_late(self) -> None:
+        messages.warning(self.request, _("It was decided already, or its time is over."))
 
     def _approve(self) -> None:
         user: Any = self.request.user
         site = known_sites()[self.change.site]
         KeptCallExecutor(self.kept, site, self.request, user.get_username(), approver=user).run()
         if not self.queue.approved(self.approval):
-            messages.warning(self.request, _("It was decided already, or its time is over."))
+            self._tell_late()
 
     def _refuse(self) -> None:
         try:
@@ -122,7 +130,7 @@ class OneRequest:
             messages.error(self.request, _("Say in a word why not: whoever asked is told."))
             return
         if not is_first:
-            messages.warning(self.request, _("It was decided already, or its time is over."))
+            self._tell_late()
 
     def context(self) -> dict[str, Any]:
         """Return what the template shows."""
