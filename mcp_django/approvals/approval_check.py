@@ -6,7 +6,7 @@ tried, a rule that could apply does.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager
 from functools import partial
 from itertools import chain
 from operator import attrgetter
@@ -14,10 +14,11 @@ from typing import Any, Final
 
 from django.apps import apps
 from django.db import connections, router
-from django.db.models import Model
+from django.db.models import Model, QuerySet
 
 from ..context.request import MCPRequest
 from ..differences.cascades import concrete, with_parents
+from ..differences.differing_rows import key_value
 from ..differences.footprints import Footprint, StoredDifference, kind_of_change
 from ..differences.kept_changes import KeptChange
 from ..differences.stored_rows import Key, stored_table
@@ -26,8 +27,10 @@ from ..differences.writes import Write
 from ..emulation.action_calls import ActionCall
 from ..exceptions import ToolError
 from ..models import ApprovalRule
+from ..orm.pagination import chunks
 from .declared_rules import declared_rules
 from .rules import Rule, rules_in_force
+from .tables_of_rules import TableGuard, may_touch, named_models, reached_by_deletion, writes_besides
 
 Kind = ApprovalRule.Kind
 # What a rule calls the kinds of a difference, and the permissions of writes.
@@ -62,6 +65,9 @@ class CallApproval:
         self.is_needed = False
         self.needed: list[Rule] = []
         self.rows: dict[type[Model], Collection[Key]] = {}
+        # Rules about rows that hooks turned out to write, and those that the check of a write has left out.
+        self._surprises: list[Rule] = []
+        self._left_out: list[Rule] = []
         # The keys of the rows that meet a condition as a trial has left them.
         self._after: dict[tuple[Rule, type[Model]], set[Key]] = {}
 
@@ -93,7 +99,7 @@ class CallApproval:
         """Return the names of the columns that the conditions of the needed rules read, by label of the model."""
         found: dict[str, list[str]] = {}
         for rule in self.needed:
-            models = _named_models(rule) or list(self.rows)
+            models = named_models(rule) or list(self.rows)
             for model in models:
                 names = found.setdefault(model._meta.label_lower, [])
                 names += [name for name in rule.condition.reads(model) if name not in names]
@@ -111,26 +117,32 @@ class CallApproval:
 
     def check_write(self, write: Write, footprint: Footprint, make: Callable[[], Write]) -> Trial | None:
         """Check a prepared write, and return the trial that was needed for that, None for none."""
-        rules = [rule for rule in self.rules if _is_on_rows(rule) and _may_touch(rule, footprint)]
-        if not rules:
-            self._conclude([])
-            return None
-        if not write.can_be_tried:
-            self._conclude(self._planned(rules, write, footprint))
-            return None
-        return self._tried(rules, make)
+        on_rows = list(filter(_is_on_rows, self.rules))
+        rules = [rule for rule in on_rows if rule in self._surprises or may_touch(rule, footprint.tables)]
+        if rules and write.can_be_tried:
+            self._left_out = []
+            return self._tried(on_rows, make)
+        # Whether hooks write the other rows is seen when they do.
+        self._left_out = [rule for rule in on_rows if rule not in rules]
+        self._conclude(self._planned(rules, write, footprint) if rules else [])
+        return None
+
+    def guard(self) -> AbstractContextManager[None]:
+        """Return the block in which a checked write is performed: it raises ``Unforeseen`` instead of writing rows that
+        rules are about and that the check has not seen."""
+        return TableGuard(self._left_out, self._surprises.append).watching()
 
     def check_trial(self, make: Callable[[], Write]) -> Trial:
         """Try a write that the caller only wants to try, and return the trial, checked."""
         rules = list(filter(_is_on_rows, self.rules))
         trial = Trial(make, lambda trial: self._see(rules, trial))
         if trial.write.can_be_tried:
-            self._conclude(self._met(rules, trial.stored))
+            self._conclude(self._met(rules, trial))
         return trial
 
     def _tried(self, rules: Collection[Rule], make: Callable[[], Write]) -> Trial:
         trial = Trial(make, lambda trial: self._see(rules, trial))
-        self._conclude(self._met(rules, trial.stored))
+        self._conclude(self._met(rules, trial))
         return trial
 
     def _planned(self, rules: Iterable[Rule], write: Write, footprint: Footprint) -> list[Rule]:
@@ -142,7 +154,7 @@ class CallApproval:
         own = concrete(write.exposure.model)
         for rule in rules:
             # What happens to rows of other models is not known.
-            is_of_own = bool(rule.labels) and all(map(partial(_is_part, own), _named_models(rule)))
+            is_of_own = bool(rule.labels) and all(map(partial(_is_part, own), named_models(rule)))
             if is_of_own and rule.kinds and kind.value not in rule.kinds:
                 continue
             is_unknown = not is_of_own or kind is Kind.CREATE or rule.condition.needs_after
@@ -157,18 +169,21 @@ class CallApproval:
         effects = _effects(trial.stored)
         for rule in rules:
             for model in _models(rule, effects):
-                keys = [key for key, kind in _rows_of(model, effects).items() if kind != Kind.DELETE.value]
+                rows = _rows_of(model, effects, trial.stored.using)
+                keys = [key for key, kind in rows.items() if kind != Kind.DELETE.value]
                 met = rule.condition.rows_meeting(model, keys, "after", trial.stored.using)
                 self._after[rule, model] = met
 
-    def _met(self, rules: Iterable[Rule], stored: StoredDifference) -> list[Rule]:
+    def _met(self, rules: Iterable[Rule], trial: Trial) -> list[Rule]:
         """Return the rules that apply to what a trial has done; call it while the rows are as they were before."""
+        stored = trial.stored
         effects = _effects(stored)
         self._note(effects)
         return [
             rule
             for rule in rules
-            if self._arguments_meet(rule) and self._count(rule, effects, stored.using) > _most(rule)
+            if self._arguments_meet(rule)
+            and (self._count(rule, effects, stored.using) > _most(rule) or writes_besides(rule, trial))
         ]
 
     def _count(self, rule: Rule, effects: Effects, using: str) -> int:
@@ -178,7 +193,8 @@ class CallApproval:
     def _meeting(self, rule: Rule, model: type[Model], effects: Effects, using: str) -> set[Key]:
         """Return the keys of the rows of a model that meet a rule's condition."""
         kinds = (rule.kinds & ROW_KINDS) | {Kind.ACTION.value}
-        rows = {key: kind for key, kind in _rows_of(model, effects).items() if not rule.kinds or kind in kinds}
+        found = _rows_of(model, effects, using)
+        rows = {key: kind for key, kind in found.items() if not rule.kinds or kind in kinds}
         condition = rule.condition
         if not condition.is_on_rows:
             return set(rows)
@@ -206,7 +222,7 @@ class CallApproval:
             trial = call.tried(lambda trial: self._see([*named, *by_rows], trial))
         found = [rule for rule in named if self._action_meets(rule, effects, using, trial)]
         if trial is not None:
-            found += self._met(by_rows, trial.stored)
+            found += self._met(by_rows, trial)
         else:
             # Nobody knows which rows it writes.
             found += [rule for rule in by_rows if self._arguments_meet(rule)]
@@ -224,14 +240,15 @@ class CallApproval:
     def check_arguments(self, arguments: Mapping[str, Any], label: str = "", kind: str = "") -> None:
         """Check a call of which nothing is known but its arguments, and perhaps its model and what it does to a row."""
         self.arguments = arguments
-        kinds = {Kind.TOOL.value, *([kind] if kind else [])}
+        # What a method of the project's own does to its row is not known.
+        kinds = {Kind.TOOL.value, *([kind] if kind else ROW_KINDS if label else ())}
         found = []
         for rule in self.rules:
             if rule.actions or (rule.tools and self.tool not in rule.tools):
                 continue
             if rule.kinds and not rule.kinds & kinds:
                 continue
-            if rule.labels and label not in rule.labels:
+            if rule.labels and not (label and _concerns(rule, apps.get_model(label), kind)):
                 continue
             if self._arguments_meet(rule):
                 found.append(rule)
@@ -294,36 +311,18 @@ def _is_part(own: type[Model], model: type[Model]) -> bool:
     return own in with_parents(model) or concrete(model) in with_parents(own)
 
 
-def _may_touch(rule: Rule, footprint: Footprint) -> bool:
-    """Return whether a write with this footprint may write rows that a rule is about; also where nobody knows."""
-    tables = footprint.tables
-    if not rule.labels or not tables:
-        return True
-    models = _named_models(rule)
-    parts = chain.from_iterable([*with_parents(model), *_links_of(model)] for model in models)
-    return any(part._meta.db_table in tables for part in parts)
-
-
-def _links_of(model: type[Model]) -> list[type[Model]]:
-    """Return the models of the many-to-many links that a model's own fields make."""
-    found: list[Any] = [field.remote_field.through for field in model._meta.many_to_many]
-    return [through for through in found if through._meta.auto_created]
+def _concerns(rule: Rule, model: type[Model], kind: str) -> bool:
+    """Return whether a call that does this to a row of a model may write rows that a rule is about."""
+    own = concrete(model)
+    reached = reached_by_deletion(own) if kind in ("", Kind.DELETE.value) else set()
+    return any(_is_part(own, named) or concrete(named) in reached for named in named_models(rule))
 
 
 def _models(rule: Rule, effects: Effects) -> list[type[Model]]:
     """Return the models that a rule is about, of those that a call writes."""
     if not rule.labels:
         return list(effects)
-    return _named_models(rule)
-
-
-def _named_models(rule: Rule) -> list[type[Model]]:
-    """Return the models that a rule names, without those that are no longer there."""
-    found = []
-    for label in rule.labels:
-        with suppress(LookupError):
-            found.append(apps.get_model(label))
-    return found
+    return named_models(rule)
 
 
 def _effects(stored: StoredDifference) -> Effects:
@@ -351,14 +350,30 @@ def _refers_to(field: Any, owner: type[Model]) -> bool:
     return field.is_relation and concrete(field.related_model) is owner
 
 
-def _rows_of(model: type[Model], effects: Effects) -> dict[Key, str]:
-    """Return what a call does to the rows of a model, whose parts may be in the tables of its parents too."""
+def _rows_of(model: type[Model], effects: Effects, using: str) -> dict[Key, str]:
+    """Return what a call does to the rows of a model, whose parts may be in the tables of its parents and children
+    too."""
     own, *parents = with_parents(model)
     found: dict[Key, str] = {}
-    for parent in parents:
-        found.update(dict.fromkeys(effects.get(parent, {}), Kind.UPDATE.value))
+    for child, rows in effects.items():
+        if own in with_parents(child)[1:]:
+            found.update(dict.fromkeys(rows, Kind.UPDATE.value))
+    of_parents = [key for parent in parents for key in effects.get(parent, ())]
+    if of_parents:
+        # Not every row of a parent is a part of one of these.
+        found.update(dict.fromkeys(_those_there(own, of_parents, using), Kind.UPDATE.value))
     found.update(effects.get(own, {}))
     return found
+
+
+def _those_there(model: type[Model], keys: Iterable[Key], using: str) -> list[Key]:
+    """Return those of these keys of which there is a row of the model."""
+    by_value = {key_value(model, key): key for key in keys}
+    rows: QuerySet[Any] = QuerySet(model, using=using)
+    found: list[Any] = []
+    for chunk in chunks(list(by_value)):
+        found += rows.filter(pk__in=chunk).order_by().values_list("pk", flat=True)
+    return [by_value[value] for value in found]
 
 
 def _keys_of(rows: Iterable[Model], using: str) -> list[Key]:

@@ -8,8 +8,9 @@ from ..exposures.declared_approvals import Approval
 from ..exposures.model_exposure import ModelExposure
 from .rules import Rule
 
-# What was declared, with its rule: it stays as long as the process.
-_RULES: dict[int, tuple[Approval, Rule]] = {}
+# What was declared, with its rule, by what it stands beside: it stays as long as the process. One approval can stand
+# beside several tools.
+_RULES: dict[tuple[int, str], tuple[Approval, Rule]] = {}
 
 
 class Declaration(NamedTuple):
@@ -62,7 +63,8 @@ def declared_rules(request: MCPRequest, tool: Any, arguments: Mapping[str, Any])
 
 
 def _rule(approval: Approval, name: str, **scope: Any) -> Rule:
-    known = _RULES.get(id(approval))
+    key = id(approval), str(scope)
+    known = _RULES.get(key)
     if known is None:
-        known = _RULES[id(approval)] = approval, Rule.declared(approval, approval.name or name, **scope)
+        known = _RULES[key] = approval, Rule.declared(approval, approval.name or name, **scope)
     return known[1]

@@ -25,14 +25,17 @@ from ..differences.difference_tables import ShownCall
 from ..differences.kept_changes import KeptChange
 from ..models import ApprovalRequest, CallEntry, Change
 from ..oauth.recent_sign_ins import RecentSignIn
+from ..operating.recorded_calls import RecordedCall
 from ..server.kept_calls import KeptCallExecutor
 from .console_pages import Page
 from .conversations_page import admin_url
-from .undo_page import may_take_back
+from .undo_page import may_take_back, request_of
 from .visibility_page import known_sites
 
 State = Change.State
 PER_PAGE: Final = 25
+# What the log of calls has as the method, with "approve" or "refuse".
+METHOD: Final = "console/{}"
 # Maximum number of rows to which a page links.
 MAX_LINKS: Final = 20
 TABS: Final = {
@@ -122,6 +125,8 @@ class OneRequest:
         KeptCallExecutor(self.kept, site, self.request, user.get_username(), approver=user).run()
         if not self.queue.approved(self.approval):
             self._tell_late()
+            return
+        self._log("approve")
 
     def _refuse(self) -> None:
         try:
@@ -131,6 +136,16 @@ class OneRequest:
             return
         if not is_first:
             self._tell_late()
+            return
+        self._log("refuse")
+
+    def _log(self, decision: str) -> None:
+        """Note the decision in the log of calls, where the call itself has a row of its own."""
+        change = self.change
+        recorded = RecordedCall(request_of(self.request, known_sites()[change.site]))
+        given = {"request": change.pk}
+        with recorded.by_operator(METHOD.format(decision), change.tool, model=change.model, arguments=given):
+            pass
 
     def context(self) -> dict[str, Any]:
         """Return what the template shows."""

@@ -1,7 +1,16 @@
 """What the parts that make a call ask about approvals: whether the call has to wait for the yes of another person."""
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
+
+
+class Unforeseen(BaseException):
+    """Raised before a statement of a write that no check has foreseen: hooks of the project write rows of which a rule
+    is. The write is rolled back, and checked again, which then takes this rule into account.
+
+    It is a ``BaseException``, so that a hook's own ``except Exception`` does not swallow it.
+    """
 
 
 class ApprovalCheck(Protocol):
@@ -23,6 +32,10 @@ class ApprovalCheck(Protocol):
 
         Returns the trial, None if none was needed.
         """
+
+    def guard(self) -> AbstractContextManager[None]:
+        """Return the block in which a checked write is performed: it raises ``Unforeseen`` instead of writing rows that
+        rules are about and that the check has not seen."""
 
     def check_trial(self, make: Callable[[], Any]) -> Any:
         """Try a write that the caller only wants to try, and return the trial, checked."""

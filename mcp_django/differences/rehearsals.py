@@ -122,6 +122,10 @@ class Rehearsal:
             found.append(OTHER_STATEMENTS)
         return list(dict.fromkeys(found))
 
+    def words(self, using: str, table: str) -> set[str]:
+        """Return the first words of the statements, such as "INSERT", that wrote a table (``db_table``)."""
+        return {statement.word for statement in self._written.get((using, name_of(using, table)), ())}
+
     @contextmanager
     def _run(self) -> Iterator[None]:
         self._check_engines()

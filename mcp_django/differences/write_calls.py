@@ -4,11 +4,13 @@ With ``dry_run``, and for each question, the write is tried first: the differenc
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from functools import cached_property
 from typing import Any
 
 from django.db import router
 
+from ..context.approval_checks import Unforeseen
 from ..context.confirmation import Confirmation
 from ..context.person_consent import digest_of
 from ..context.previews import Preview
@@ -79,6 +81,13 @@ class WriteCall:
         """Make the write, try it, or ask first; return its result, or what is to be confirmed."""
         if self.arguments.flag("dry_run"):
             return self._tried()
+        while True:
+            try:
+                return self._run()
+            except Unforeseen:
+                self.write = self.make()
+
+    def _run(self) -> ToolResult:
         write = self.write
         with write.refusals(), one_transaction(write.exposure.model, self.request):
             footprint = self._prepared()
@@ -88,7 +97,8 @@ class WriteCall:
             trial = approvals.check_write(write, footprint, self.make) if approvals is not None else None
             if self.is_asked and (asked := self._asked(footprint, trial)):
                 return asked
-            return ToolResult(structured=self.perform(footprint))
+            with approvals.guard() if approvals is not None else nullcontext():
+                return ToolResult(structured=self.perform(footprint))
 
     def run_pinned(self, pin: str) -> dict[str, Any]:
         """Make the write that a person has seen tried, and has said yes to; return its result.

@@ -341,6 +341,9 @@ class ConsentedCall:
 
     def _stopped(self, error: BaseException) -> None:
         """Note how a call ended that was not in one transaction."""
+        if self.consent.is_late:
+            # It is the call of another decision that runs.
+            return
         if isinstance(error, InputRequired):
             self.kept.claim(State.RUNNING, State.FAILED, outcome=ASKS)
         elif isinstance(error, ToolError) and not isinstance(error, OutcomeUnknown):
