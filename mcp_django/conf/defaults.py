@@ -209,8 +209,8 @@ SECTIONS: Final[dict[str, dict[str, Setting]]] = {
         "APPROVAL_MAILS": Setting(
             False,
             FLAG,
-            "Mail those who may decide a request for approval, and the requester when it is decided, by Django's mail "
-            "backend",
+            "Mail those who may decide a [request for approval](approval.md#mails-and-signals), and the requester when "
+            "it is decided, by Django's mail backend",
         ),
     },
     "Load": {
