@@ -82,7 +82,7 @@ def _totals(result: Mapping[str, Any]) -> list[Any]:
 
 def _changed(result: Mapping[str, Any]) -> Any:
     fields = result["fields"]
-    return fields["id"], fields["words"]
+    return result.get("pk", fields.get("id")), fields["words"]
 
 
 # The calls

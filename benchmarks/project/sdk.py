@@ -95,6 +95,16 @@ def delete_record(model: Model, pk: Pk, confirmation: str = "") -> dict[str, Any
     return {"model": model}
 
 
+def write_records(writes: list[dict[str, Any]], confirmation: str = "") -> dict[str, Any]:
+    """Create, update and delete records in one transaction."""
+    return {"written": len(writes)}
+
+
+def undo_change(change: int) -> dict[str, Any]:
+    """Take back what one call has written."""
+    return {"change": change}
+
+
 def run_action(model: Model, action: str, pks: list[int], arguments: Values | None = None) -> dict[str, Any]:
     """Run an action of the admin on records."""
     return {"model": model}
@@ -114,6 +124,8 @@ TOOLS: Final[dict[Callable[..., Any], ToolAnnotations]] = {
     create_record: WRITE,
     update_record: WRITE,
     delete_record: WRITE,
+    write_records: WRITE,
+    undo_change: WRITE,
     run_action: WRITE,
     publish_bench_article: WRITE,
 }

@@ -459,7 +459,7 @@ def _is_modern(value: Any) -> bool:
 
 def _era_of_headers(headers: Headers) -> Era:
     values = headers.get(RequestHeaders.VERSION) if headers else None
-    if values and any(value in Revisions.MODERN for value in values):
+    if values and not set(Revisions.MODERN).isdisjoint(values):
         return MODERN_ERA
     return LEGACY_ERA
 

@@ -177,7 +177,8 @@ class Tool:
         Revisions without ``structured`` content get no output schema, because their clients would insist on the
         content that it promises.
         """
-        kind = (settings.SCHEMAS, structured, explained, self.only_person_confirms())
+        by_person = not self.read_only and self.only_person_confirms()
+        kind = (settings.SCHEMAS, structured, explained, by_person)
         if kind not in self._encoded:
             wire = self.definition(explained=explained)
             if not structured:
