@@ -15,7 +15,7 @@ if not apps.is_installed("example_project.shop"):
     pytest.skip("needs the settings of the example project", allow_module_level=True)
 
 from example_project.shop.management.commands.create_rules import NAME
-from example_project.shop.models import Order
+from example_project.shop.models import Order, Review
 from mcp_django.approvals.rules import rule_book
 from mcp_django.console.approval_rule_form import ApprovalRuleForm
 from mcp_django.models import ApprovalRequest, ApprovalRule, Change
@@ -119,6 +119,42 @@ def test_nobody_but_the_manager_decides(order):
         answer = browser(name).post(page_of(number), {"request": number, "yes": "1"})
         assert answer.status_code in (302, 403, 404), name
     assert Change.objects.get(pk=number).state == "waiting"
+
+
+def calls(order):
+    """Return calls of the demo that write, act, or only look."""
+    line = {"pk": order.lines.first().pk, "quantity": 7}
+    return {
+        "write": ("update_record", {"model": "shop.order", "pk": order.pk, "values": {"note": "Call first"}}),
+        "inline": ("update_record", {"model": "shop.order", "pk": order.pk, "values": {"lines": [line]}}),
+        "action": ("run_action", {"model": "shop.order", "action": "mark_shipped", "pks": [order.pk]}),
+        "export": ("run_action", {"model": "shop.order", "action": "export_csv", "pks": [order.pk]}),
+        "viewset": ("partial_update_reviews", {"pk": Review.objects.first().pk, "title": "Fine"}),
+    }
+
+
+@pytest.mark.parametrize(
+    ("rule", "waiting"),
+    [
+        ({"labels": ["shop.customer"], "kinds": ["delete"]}, {"action"}),
+        ({"labels": ["shop.orderline"], "kinds": ["update"]}, {"action", "inline"}),
+        ({"labels": ["shop.order"], "kinds": ["action"]}, {"action"}),
+        ({"labels": ["shop.review"], "kinds": ["update"], "condition": {"rating__gt": 90}}, {"action", "viewset"}),
+        ({"kinds": ["tool"]}, {"viewset"}),
+        ({"rows_above": 10}, {"viewset"}),
+    ],
+)
+def test_a_rule_reaches_what_the_documentation_says(order, rule, waiting):
+    ApprovalRule.objects.all().delete()
+    ApprovalRule.objects.create(name="Reaches", permission="shop.approve_refund", **rule)
+    rule_book.expire()
+    found = set()
+    for name, (tool, arguments) in calls(order).items():
+        call = client_of("admin").call(tool, **arguments)
+        assert not call.is_error, call.text
+        if isinstance(call.structured, dict) and call.structured.get("state") == "waiting":
+            found.add(name)
+    assert found == waiting
 
 
 def test_the_rule_is_made_once_and_stays_as_somebody_edited_it():
