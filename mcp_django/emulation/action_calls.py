@@ -51,6 +51,7 @@ HELD_BACK: Final = "Its file is not shown, because it may hold columns that are 
 FILL_IN: Final = "Nothing has been changed yet. Call again with form filled in as the user wants it."
 NOT_TRIED: Final = gettext_noop("the action")
 NOT_SO: Final = "Nothing was changed. Call again with these values as form, which the user has entered."
+NOT_FILLED_IN: Final = "The form has to be filled in in another way. Nothing was changed."
 UNUSED_FORM: Final = "The action asked nothing, so form was not used."
 FAILED: Final = "The action reports an error. What it changed before that has been kept, as in the admin."
 
@@ -441,6 +442,9 @@ class ActionCall:
                 shown |= outlook.shown
             return confirmation.preview(message, shown, needed, rows=len(self.rows), objects=labels)
         if more.get("errors") or more.get("form", {}).get("properties"):
+            if self.request.mcp.consent is not None:
+                # Nobody is there to fill in more.
+                raise ToolError(" ".join([*more.get("errors", ()), NOT_FILLED_IN]))
             return ToolResult(structured={**shown, "message": message, "next": FILL_IN}, is_error="errors" in more)
         shown |= {"arguments": dict(self.arguments), "rows": len(self.rows), "objects": labels}
         shown = {name: value for name, value in shown.items() if value}

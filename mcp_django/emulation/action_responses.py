@@ -35,6 +35,8 @@ from ..schema.form_schemas import FormField, FormSchema
 from .downloads import Download
 from .form_filling import field_entries
 from .html_forms import Button, Control, HtmlForm, Pair, posted, read_forms
+from .page_requests import as_query
+from .validation_errors import field_line
 
 logger = logging.getLogger("mcp_django.actions")
 
@@ -166,6 +168,7 @@ class ActionPage:
                 except ValidationError as error:
                     wrong.append(f"{name}: {' '.join(error.messages)}")
                     continue
+                wrong += self._wrong(name, given)
                 replaced = self._html_names(name)
                 entries = [pair for pair in entries if pair[0] not in replaced] + given
             elif name in self.controls:
@@ -181,6 +184,19 @@ class ActionPage:
         elif self.buttons:
             wrong.append(f"{BUTTON}: choose one of {', '.join(self.buttons)}.")
         return entries, wrong
+
+    def _wrong(self, name: str, given: list[Pair]) -> list[str]:
+        """Return why the field of the page's form refuses entries: whoever is asked to confirm them cannot mend
+        them."""
+        assert self.form is not None
+        field = self.fields[name]
+        if isinstance(field, FileField):
+            return []
+        try:
+            field.clean(field.widget.value_from_datadict(as_query(given), {}, self.form.add_prefix(name)))
+        except ValidationError as error:
+            return [field_line(name, field, error)]
+        return []
 
 
 def control_schema(control: Control) -> dict[str, Any]:

@@ -58,8 +58,7 @@ def error_lines(
     lines: list[str] = []
     for name, errors in form.errors.as_data().items():
         for error in errors:
-            # A line of the project's code must not pass for one of ours.
-            text = BOMB if is_bomb(error) else one_line(" ".join(map(str, error.messages)))
+            text = _text_of(error)
             note = ""
             if explain is not None and (name == NON_FIELD_ERRORS or name in writable):
                 note = explain(form, error)
@@ -70,6 +69,16 @@ def error_lines(
             else:
                 lines.append(HIDDEN_ERROR)
     return list(dict.fromkeys(lines))
+
+
+def field_line(name: str, field: Any, error: ValidationError) -> str:
+    """Return the line of an error of one field."""
+    return f"{name}: {_text_of(error)}{_valid_values(field, error)}"
+
+
+def _text_of(error: ValidationError) -> str:
+    # A line of the project's code must not pass for one of ours.
+    return BOMB if is_bomb(error) else one_line(" ".join(map(str, error.messages)))
 
 
 def row_error(text: str) -> str:
