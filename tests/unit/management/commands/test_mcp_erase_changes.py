@@ -217,7 +217,7 @@ def test_requests_for_approval_lose_their_words_and_keys(root: MCPRequest, erase
         given = {"rows": {"testapp.author": [str(ada.pk + 1)]}, "rule_name": "Authors", **more}
         ApprovalRequest.objects.create(change=each.change, **given)
     assert "4 changes" not in erase("author", ada.pk, "--text", "Ada L.")
-    states = {row.pk: row.change.state for row in ApprovalRequest.objects.select_related("change")}
+    states = {row.pk: row.change.state for row in ApprovalRequest.objects.select_related("change").order_by("pk")}
     assert list(states.values()) == ["withdrawn", "withdrawn", "withdrawn", "waiting"]
     left = ApprovalRequest.objects.exclude(pk=kept[3].change.pk)
     assert {(row.reason, row.word, str(row.rows)) for row in left} == {("", "", "{}")}
