@@ -10,10 +10,14 @@ from typing import Annotated, Any
 
 import pytest
 from asgiref.sync import sync_to_async
+from django import forms
+from django.contrib import admin
 from django.contrib.admin.models import LogEntry
 from django.contrib.contenttypes.models import ContentType
 from django.db import connection, connections
 from django.db.models.signals import post_save, pre_save
+from django.template import engines
+from django.template.response import TemplateResponse
 from django.test import Client
 from django.utils import timezone
 from oauth2_provider.models import get_access_token_model, get_application_model
@@ -29,7 +33,8 @@ from tests.approval_rules import DECIDES, approve, make_manager, make_rule
 from tests.approving import allow
 from tests.confirming import path_of, signed_in, tool_of
 from tests.factories import make_author, make_book, make_superuser, make_user
-from tests.testapp.models import AudioBook, Book, Loan, Placement, Profile, Section, Shelf, Tag
+from tests.service_account import ask_by_secret, make_account
+from tests.testapp.models import AudioBook, Author, Book, Loan, Placement, Profile, Section, Shelf, Tag
 
 pytestmark = pytest.mark.django_db
 
@@ -779,6 +784,100 @@ def test_a_function_that_fails_under_a_yes_never_runs_again(caller: MCPClient, m
         assert again.is_error
         assert "Look at the data" in again.text
     assert paid == [1]
+
+
+# Forms of actions
+
+
+class AmountForm(forms.Form):
+    amount = forms.IntegerField(max_value=1000)
+
+
+PAGE = """<form method="post">{% for row in rows %}<input type="hidden" name="_selected_action" value="{{ row.pk }}">
+{% endfor %}{{ form }}<input type="hidden" name="action" value="pay"><input type="submit" name="apply"></form>"""
+
+
+@pytest.fixture
+def pay_author(monkeypatch: pytest.MonkeyPatch) -> Author:
+    """An author, and an action that asks on a page how much they are paid."""
+
+    def pay(self: Any, request: Any, queryset: Any) -> Any:
+        form = AmountForm(request.POST if "apply" in request.POST else None)
+        if form.is_valid():
+            queryset.update(name=f"paid {form.cleaned_data['amount']}")
+            return None
+        return TemplateResponse(request, engines["django"].from_string(PAGE), {"rows": queryset, "form": form})
+
+    pay.mcp_form = AmountForm  # type: ignore[attr-defined]
+    model_admin = type(admin.site.get_model_admin(Author))
+    monkeypatch.setattr(model_admin, "pay", pay, raising=False)
+    monkeypatch.setattr(model_admin, "actions", ["pay"])
+    make_rule("Payouts", actions=["testapp.author.pay"], condition={"arguments": {"amount__gt": 100}})
+    return make_author("Ann")
+
+
+def pay_out(client: MCPClient, author: Author, **form: Any) -> ToolCall:
+    return client.call("run_action", **AUTHOR, action="pay", pks=[author.pk], **({"form": form} if form else {}))
+
+
+def test_a_form_waits_as_the_model_has_filled_it_in(caller: MCPClient, manager: Any, pay_author: Author) -> None:
+    for amount in (500, "500", "5e2", 101):
+        found = pay_out(caller, pay_author, amount=amount)
+        # What the form itself refuses waits for nobody.
+        assert found.is_error if amount == "5e2" else waits(found)
+    number = waits(pay_out(caller, pay_author, amount=101))
+    assert approve(manager, number).state == "done", Change.objects.get(pk=number).outcome
+    pay_author.refresh_from_db()
+    assert pay_author.name == "paid 101"
+
+
+def test_a_form_that_its_page_refuses_waits_for_nobody(caller: MCPClient, manager: Any, pay_author: Author) -> None:
+    for form in ({"amount": 5000}, {"amount": "many"}, {"amount": 500, "other": 1}):
+        refused = pay_out(caller, pay_author, **form)
+        assert refused.is_error
+    assert not ApprovalRequest.objects.exists()
+
+
+def test_the_form_that_the_user_fills_in_counts(root: Any, manager: Any, pay_author: Author) -> None:
+    client = MCPClient(root, answers={"_form": {"amount": 500}, "_confirm": True})
+    refused = pay_out(client, pay_author, amount=50)
+    assert refused.is_error
+    assert "will wait for" in refused.text
+    pay_author.refresh_from_db()
+    assert pay_author.name == "Ann"
+    client = MCPClient(root, answers={"_form": {"amount": 50}, "_confirm": True})
+    assert is_done(pay_out(client, pay_author, amount=50))
+    pay_author.refresh_from_db()
+    assert pay_author.name == "paid 50"
+
+
+def test_a_form_of_little_cannot_be_exchanged_by_its_token(caller: MCPClient, manager: Any, pay_author: Author) -> None:
+    token = pay_out(caller, pay_author, amount=50).structured["confirm_token"]
+    arguments = {**AUTHOR, "action": "pay", "pks": [pay_author.pk], "confirm_token": token}
+    waits(caller.call("run_action", **arguments, form={"amount": 500}))
+    pay_author.refresh_from_db()
+    assert pay_author.name == "Ann"
+
+
+# Service accounts
+
+
+def test_a_service_account_that_is_gone_keeps_no_request_open(manager: Any, settings: Any) -> None:
+    root = make_superuser()
+    settings.MCP_DJANGO = {**settings.MCP_DJANGO, "SERVICE_ACCOUNTS": True}
+    account, secret = make_account(user=root, scopes=["mcp:read", "mcp:write"])
+    make_rule(**ON_BOOKS, service_accounts=[account])
+    client = MCPClient()
+    client.headers["Authorization"] = f"Bearer {ask_by_secret(account, secret).json()['access_token']}"
+    book = make_book("Dune")
+    number = waits(rename(client, book, "One"))
+    assert approve(manager, number).state == "done"
+    number = waits(rename(client, book, "Two"))
+    account.is_active = False
+    account.save()
+    assert approve(manager, number).state == "failed"
+    # Another client of the same user is not concerned.
+    assert is_done(rename(MCPClient(root), book, "Three"))
 
 
 # Once

@@ -10,10 +10,14 @@ if not apps.is_installed("tests.databases_project.store"):
 from django.contrib import admin
 from django.contrib.admin.models import LogEntry
 from django.db import DatabaseError, connections, router
+from django.db.models.signals import post_save
 from django.test.utils import CaptureQueriesContext
 
 from mcp_django import MCPSite, ModelExposure
+from mcp_django.approvals.approval_check import CallApproval
 from mcp_django.approvals.conditions import RuleCondition, WrongCondition
+from mcp_django.approvals.rules import Rule
+from mcp_django.context.person_consent import PersonNeeded
 from mcp_django.differences.stored_rows import stored_table
 from mcp_django.exceptions import ToolError
 from mcp_django.models import KeyedCall
@@ -308,3 +312,44 @@ def test_conditions_of_approval_rules_are_compared_where_the_rows_are(crates):
     assert len(met({"size__gte": {"avg": "size"}}, Item, item_alias, first, second)) == 1
     with pytest.raises(WrongCondition):
         RuleCondition.read({"item__size": 1}, [Crate], [])
+
+
+# Approval rules
+
+
+def test_rules_hold_in_each_database(request_, crates):
+    def rename(rule, label, row):
+        request_.mcp.approvals = CallApproval(request_, "update_record", {}, [rule])
+        return UpdateRecord().call(request_, {"model": label, "pk": row.pk, "values": {"name": "New"}})
+
+    first, _, last = Item.every.order_by("pk")
+    items = Rule(name="Items", labels=frozenset([ITEM]), condition=RuleCondition({"size": 0}), permission="a.b")
+    with pytest.raises(PersonNeeded):
+        rename(items, ITEM, first)
+    assert rename(items, ITEM, last).structured["updated"]
+    assert rename(items, CRATE, crates[0]).structured["updated"]
+    # A condition on rows that cannot be joined applies.
+    elsewhere = RuleCondition({"item__size__in": ["many"]})
+    with pytest.raises(PersonNeeded):
+        rename(Rule(name="Crates", labels=frozenset([CRATE]), condition=elsewhere, permission="a.b"), CRATE, crates[1])
+
+
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
+def test_what_a_hook_writes_in_another_database_under_a_rule_is_refused(request_, crates):
+    def store(sender, instance, **given):
+        Depot.objects.create(name="hook")
+
+    request_.mcp.approvals = CallApproval(
+        request_, "update_record", {}, [Rule(name="Depots", labels=frozenset(["store.depot"]), permission="a.b")]
+    )
+    before = Depot.objects.count()
+    item = Item.every.order_by("pk").first()
+    post_save.connect(store, sender=Item)
+    try:
+        with pytest.raises((ToolError, PersonNeeded)):
+            UpdateRecord().call(request_, {"model": ITEM, "pk": item.pk, "values": {"name": "New"}})
+    finally:
+        post_save.disconnect(store, sender=Item)
+    item.refresh_from_db()
+    assert item.name == "Item 0"
+    assert Depot.objects.count() == before

@@ -16,15 +16,19 @@ from django.contrib.sessions.backends.base import SessionBase
 from django.contrib.sessions.models import Session
 from django.core.handlers.asgi import ASGIHandler
 from django.core.management import CommandError, call_command
-from django.test import Client
+from django.test import Client, RequestFactory
 
 from mcp_django import asgi, site
+from mcp_django.approvals.rules import rule_book
 from mcp_django.checks.settings import CHECKS
 from mcp_django.console.readable_models import try_models
 from mcp_django.context.request import local_request
+from mcp_django.differences.kept_changes import KeptChange
 from mcp_django.management.commands import mcp_doctor
+from mcp_django.models import ApprovalRule, Change
 from mcp_django.oauth.stored_tokens import issue_token
 from mcp_django.runtime import failing_hooks
+from mcp_django.server.kept_calls import KeptCallExecutor
 from mcp_django.testing import MCPClient
 from tests.asgi_client import Exchange, http_scope
 from tests.roles_project.crm.models import Account, Deal, Invoice, Note, Straße, Team, Visit
@@ -333,3 +337,35 @@ def test_djangos_own_middleware_around_calls_changes_nothing(ada, settings):
     client = MCPClient(ada)
     assert client.call("query_records", model="crm.deal").structured["returned"] == 1
     assert not Session.objects.exists()
+
+
+def test_a_call_that_somebody_else_approves_has_the_role_of_its_caller_at_that_moment(remedied, ada):
+    north, south = Team.objects.order_by("name")
+    boss = Account.objects.create_superuser("boss", "boss@example.com", home=south)
+    ApprovalRule.objects.create(name="Deals", labels=["crm.deal"], permission="crm.change_deal")
+    rule_book.expire()
+    client = MCPClient(ada)
+    deal = Deal.objects.get(team=north)
+
+    def approved(name):
+        waiting = client.call("update_record", model="crm.deal", pk=str(deal.pk), values={"name": name})
+        assert waiting.structured["state"] == "waiting"
+        yield
+        change = Change.objects.get(pk=waiting.structured["change"])
+        browser = RequestFactory().post("/admin/")
+        browser.user = boss
+        # What the boss's middleware has found out about them.
+        boss.team_id = south.pk
+        KeptCallExecutor(KeptChange(change), site, browser, boss.get_username(), approver=boss).run()
+        deal.refresh_from_db()
+        change.refresh_from_db()
+        yield change.state, deal.name
+
+    first = approved("New")
+    next(first)
+    assert next(first) == ("done", "New")
+    second = approved("Newer")
+    next(second)
+    ada.home = south
+    ada.save()
+    assert next(second) == ("failed", "New")
