@@ -5,38 +5,38 @@ many-to-many fields, and what a deletion takes with it. What a call does is foun
 tried, a rule that could apply does.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import partial
 from itertools import chain
 from operator import attrgetter
 from typing import Any, Final
 
 from django.apps import apps
-from django.db import connections, router
-from django.db.models import Model, QuerySet
+from django.db import router
+from django.db.models import Model
 
 from ..context.request import MCPRequest
-from ..differences.cascades import concrete, with_parents
-from ..differences.differing_rows import key_value
-from ..differences.footprints import Footprint, StoredDifference, kind_of_change
 from ..differences.kept_changes import KeptChange
-from ..differences.stored_rows import Key, stored_table
+from ..differences.model_tables import ModelTables
 from ..differences.trials import Trial
 from ..differences.writes import Write
+from ..differences.written_rows import WrittenRows
 from ..emulation.action_calls import ActionCall
 from ..exceptions import ToolError
 from ..models import ApprovalRule
-from ..orm.pagination import chunks
 from .declared_rules import declared_rules
 from .rules import Rule, rules_in_force
-from .tables_of_rules import TableGuard, may_touch, named_models, reached_by_deletion, writes_besides
+from .tables_of_rules import TableGuard, may_touch, named_models, writes_besides
 
 Kind = ApprovalRule.Kind
-# What a rule calls the kinds of a difference, and the permissions of writes.
-KINDS: Final = {"added": Kind.CREATE, "changed": Kind.UPDATE, "deleted": Kind.DELETE}
-DEEDS: Final = {"add": Kind.CREATE, "change": Kind.UPDATE, "delete": Kind.DELETE}
-ROW_KINDS: Final = frozenset(KINDS.values())
+# What a rule calls what happens to a row.
+KINDS: Final = {
+    WrittenRows.ADDED: Kind.CREATE.value,
+    WrittenRows.CHANGED: Kind.UPDATE.value,
+    WrittenRows.DELETED: Kind.DELETE.value,
+    Kind.ACTION.value: Kind.ACTION.value,
+}
+ROW_KINDS: Final = frozenset({Kind.CREATE.value, Kind.UPDATE.value, Kind.DELETE.value})
 
 BLOCKED: Final = "The approval rule {!r} forbids this. Nothing was changed. Tell the user."
 TOLD: Final = "The call itself will wait for {}, because of the approval rule {!r}."
@@ -46,15 +46,11 @@ ASK_AGAIN: Final = (
     "new idempotency_key."
 )
 
-# The rows of a call by concrete model, with what it does to each.
-Effects = Mapping[type[Model], Mapping[Key, str]]
-
 
 class CallApproval:
     """The rules that may concern one call of the tool with this name: an ``ApprovalCheck``.
 
-    ``needed`` are the rules that apply and want a yes, and ``rows`` the keys of the rows that the call touches, by
-    model.
+    ``needed`` are the rules that apply and want a yes, and ``rows`` what the call writes, as far as that is known.
     """
 
     def __init__(self, request: MCPRequest, tool: str, arguments: Mapping[str, Any], rules: Collection[Rule]) -> None:
@@ -64,12 +60,12 @@ class CallApproval:
         self.rules = rules
         self.is_needed = False
         self.needed: list[Rule] = []
-        self.rows: dict[type[Model], Collection[Key]] = {}
+        self.rows: WrittenRows | None = None
         # Rules about rows that hooks turned out to write, and those that the check of a write has left out.
         self._surprises: list[Rule] = []
         self._left_out: list[Rule] = []
         # The keys of the rows that meet a condition as a trial has left them.
-        self._after: dict[tuple[Rule, type[Model]], set[Key]] = {}
+        self._after: dict[tuple[Rule, type[Model]], set[Any]] = {}
 
     @classmethod
     def of(cls, request: MCPRequest, tool: Any, arguments: Mapping[str, Any]) -> "CallApproval | None":
@@ -99,23 +95,18 @@ class CallApproval:
         """Return the names of the columns that the conditions of the needed rules read, by label of the model."""
         found: dict[str, list[str]] = {}
         for rule in self.needed:
-            models = named_models(rule) or list(self.rows)
-            for model in models:
+            for model in _models(rule, self.rows):
                 names = found.setdefault(model._meta.label_lower, [])
                 names += [name for name in rule.condition.reads(model) if name not in names]
         return found
 
     def row_keys(self) -> dict[str, list[Any]]:
-        """Return the keys of the rows that the call touches as JSON, by label of the model; lists of composite ones."""
-        return {
-            model._meta.label_lower: [str(key[0]) if len(key) == 1 else list(map(str, key)) for key in keys]
-            for model, keys in self.rows.items()
-            if keys
-        }
+        """Return the keys of the rows that are there before the call and that it touches, by label of the model."""
+        return self.rows.keys_before() if self.rows is not None else {}
 
     # Writes
 
-    def check_write(self, write: Write, footprint: Footprint, make: Callable[[], Write]) -> Trial | None:
+    def check_write(self, write: Write, footprint: Any, make: Callable[[], Write]) -> Trial | None:
         """Check a prepared write, and return the trial that was needed for that, None for none."""
         on_rows = list(filter(_is_on_rows, self.rules))
         rules = [rule for rule in on_rows if rule in self._surprises or may_touch(rule, footprint.tables)]
@@ -145,20 +136,18 @@ class CallApproval:
         self._conclude(self._met(rules, trial))
         return trial
 
-    def _planned(self, rules: Iterable[Rule], write: Write, footprint: Footprint) -> list[Rule]:
+    def _planned(self, rules: Iterable[Rule], write: Write, footprint: Any) -> list[Rule]:
         """Return the rules that apply to a write whose hooks must not run to try it: after it, nothing is known."""
-        kind = DEEDS[write.permission]
-        effects = {model: dict.fromkeys(keys, kind.value) for model, keys in footprint.rows.items()}
-        self._note(effects)
+        self.rows = WrittenRows.of_prepared(write, footprint.rows, footprint.using)
+        kind = {"add": Kind.CREATE, "change": Kind.UPDATE, "delete": Kind.DELETE}[write.permission].value
         found = []
-        own = concrete(write.exposure.model)
         for rule in rules:
             # What happens to rows of other models is not known.
-            is_of_own = bool(rule.labels) and all(map(partial(_is_part, own), named_models(rule)))
-            if is_of_own and rule.kinds and kind.value not in rule.kinds:
+            is_of_own = ModelTables(named_models(rule)).hold_only(write.exposure.model)
+            if is_of_own and rule.kinds and kind not in rule.kinds:
                 continue
-            is_unknown = not is_of_own or kind is Kind.CREATE or rule.condition.needs_after
-            if self._arguments_meet(rule) and (is_unknown or self._count(rule, effects, footprint.using) > _most(rule)):
+            is_unknown = not is_of_own or kind == Kind.CREATE or rule.condition.needs_after
+            if self._arguments_meet(rule) and (is_unknown or self._count(rule, self.rows) > _most(rule)):
                 found.append(rule)
         return found
 
@@ -166,40 +155,35 @@ class CallApproval:
 
     def _see(self, rules: Iterable[Rule], trial: Trial) -> None:
         """Look at the rows as a trial has left them."""
-        effects = _effects(trial.stored)
+        written = WrittenRows.of_difference(trial.stored)
         for rule in rules:
-            for model in _models(rule, effects):
-                rows = _rows_of(model, effects, trial.stored.using)
-                keys = [key for key, kind in rows.items() if kind != Kind.DELETE.value]
-                met = rule.condition.rows_meeting(model, keys, "after", trial.stored.using)
-                self._after[rule, model] = met
+            for model in _models(rule, written):
+                keys = [key for key, kind in written.of_model(model).items() if kind != written.DELETED]
+                self._after[rule, model] = rule.condition.rows_meeting(model, keys, "after", written.using)
 
     def _met(self, rules: Iterable[Rule], trial: Trial) -> list[Rule]:
         """Return the rules that apply to what a trial has done; call it while the rows are as they were before."""
-        stored = trial.stored
-        effects = _effects(stored)
-        self._note(effects)
+        written = self.rows = WrittenRows.of_difference(trial.stored)
         return [
             rule
             for rule in rules
-            if self._arguments_meet(rule)
-            and (self._count(rule, effects, stored.using) > _most(rule) or writes_besides(rule, trial))
+            if self._arguments_meet(rule) and (self._count(rule, written) > _most(rule) or writes_besides(rule, trial))
         ]
 
-    def _count(self, rule: Rule, effects: Effects, using: str) -> int:
+    def _count(self, rule: Rule, written: WrittenRows) -> int:
         """Return the number of rows that a rule is about."""
-        return sum(len(self._meeting(rule, model, effects, using)) for model in _models(rule, effects))
+        return sum(len(self._meeting(rule, model, written)) for model in _models(rule, written))
 
-    def _meeting(self, rule: Rule, model: type[Model], effects: Effects, using: str) -> set[Key]:
+    def _meeting(self, rule: Rule, model: type[Model], written: WrittenRows) -> set[Any]:
         """Return the keys of the rows of a model that meet a rule's condition."""
         kinds = (rule.kinds & ROW_KINDS) | {Kind.ACTION.value}
-        found = _rows_of(model, effects, using)
-        rows = {key: kind for key, kind in found.items() if not rule.kinds or kind in kinds}
+        found = written.of_model(model)
+        rows = {key: kind for key, kind in found.items() if not rule.kinds or KINDS[kind] in kinds}
         condition = rule.condition
         if not condition.is_on_rows:
             return set(rows)
-        was_there = [key for key, kind in rows.items() if kind != Kind.CREATE.value]
-        before = condition.rows_meeting(model, was_there, "before", using)
+        was_there = [key for key, kind in rows.items() if kind != written.ADDED]
+        before = condition.rows_meeting(model, was_there, "before", written.using)
         return condition.all_of(before, self._after.get((rule, model), set())).intersection(rows)
 
     # Actions
@@ -207,20 +191,17 @@ class CallApproval:
     def check_action(self, call: ActionCall, arguments: Mapping[str, Any]) -> None:
         """Check an action on the rows that its call has selected, with its arguments and the values of its form."""
         self.arguments = arguments
-        using = router.db_for_write(call.exposure.model)
-        keys = _keys_of(call.rows, using)
-        effects: Effects = {
-            model: dict.fromkeys(keys, Kind.ACTION.value) for model in with_parents(call.exposure.model)
-        }
-        self._note(effects)
+        model = call.exposure.model
+        picked = WrittenRows.of_instances(model, call.rows, Kind.ACTION.value, router.db_for_write(model))
+        self.rows = picked
         names = {call.action.name, f"{call.exposure.label}.{call.action.name}"}
-        named = [rule for rule in self.rules if _names_action(rule, call.exposure.model, names, self.tool)]
+        named = [rule for rule in self.rules if _names_action(rule, model, names, self.tool)]
         by_rows = [rule for rule in self.rules if rule not in named and _is_on_rows(rule)]
 
         trial = None
         if by_rows or any(rule.condition.needs_after for rule in named):
             trial = call.tried(lambda trial: self._see([*named, *by_rows], trial))
-        found = [rule for rule in named if self._action_meets(rule, effects, using, trial)]
+        found = [rule for rule in named if self._action_meets(rule, picked, trial)]
         if trial is not None:
             found += self._met(by_rows, trial)
         else:
@@ -228,12 +209,12 @@ class CallApproval:
             found += [rule for rule in by_rows if self._arguments_meet(rule)]
         self._conclude(found)
 
-    def _action_meets(self, rule: Rule, effects: Effects, using: str, trial: Trial | None) -> bool:
+    def _action_meets(self, rule: Rule, picked: WrittenRows, trial: Trial | None) -> bool:
         if not self._arguments_meet(rule):
             return False
         if trial is None and rule.condition.needs_after:
             return True
-        return self._count(rule, effects, using) > _most(rule)
+        return self._count(rule, picked) > _most(rule)
 
     # Calls of which only the arguments are known
 
@@ -258,12 +239,6 @@ class CallApproval:
 
     def _arguments_meet(self, rule: Rule) -> bool:
         return rule.condition.arguments_meet(self.request, self.arguments)
-
-    def _note(self, effects: Effects) -> None:
-        """Note the rows that are there before the call."""
-        self.rows = {
-            model: [key for key, kind in rows.items() if kind != Kind.CREATE.value] for model, rows in effects.items()
-        }
 
     def _conclude(self, rules: Collection[Rule]) -> None:
         """Note which rules apply; raise ``ToolError`` for one that forbids the call, or what it has to run under."""
@@ -297,7 +272,7 @@ def _is_on_rows(rule: Rule) -> bool:
 
 def _names_action(rule: Rule, model: type[Model], names: Collection[str], tool: str) -> bool:
     """Return whether a rule is about running this action."""
-    if rule.labels and not rule.labels & {parent._meta.label_lower for parent in (model, *with_parents(model))}:
+    if rule.labels and not ModelTables(named_models(rule)).may_hold(model):
         return False
     if rule.actions:
         return bool(rule.actions.intersection(names))
@@ -306,80 +281,15 @@ def _names_action(rule: Rule, model: type[Model], names: Collection[str], tool: 
     return not rule.kinds or Kind.ACTION.value in rule.kinds
 
 
-def _is_part(own: type[Model], model: type[Model]) -> bool:
-    """Return whether a row of the model is a row of its own table, or a part of one."""
-    return own in with_parents(model) or concrete(model) in with_parents(own)
-
-
 def _concerns(rule: Rule, model: type[Model], kind: str) -> bool:
     """Return whether a call that does this to a row of a model may write rows that a rule is about."""
-    own = concrete(model)
-    reached = reached_by_deletion(own) if kind in ("", Kind.DELETE.value) else set()
-    return any(_is_part(own, named) or concrete(named) in reached for named in named_models(rule))
+    tables = ModelTables(named_models(rule))
+    may_delete = kind in ("", Kind.DELETE.value)
+    return tables.may_hold(model) or (may_delete and tables.may_go_with(model))
 
 
-def _models(rule: Rule, effects: Effects) -> list[type[Model]]:
+def _models(rule: Rule, written: WrittenRows | None) -> Sequence[type[Model]]:
     """Return the models that a rule is about, of those that a call writes."""
-    if not rule.labels:
-        return list(effects)
-    return named_models(rule)
-
-
-def _effects(stored: StoredDifference) -> Effects:
-    """Return what a difference does to each row; a link of a many-to-many field is a part of its row."""
-    found: dict[type[Model], dict[Key, str]] = {}
-    for model, changes in stored.changes.items():
-        owner: Any = model._meta.auto_created
-        if not owner:
-            rows = found.setdefault(model, {})
-            rows.update((key, KINDS[kind_of_change(change)].value) for key, change in changes.items())
-            continue
-        owner = concrete(owner)
-        table = stored_table(model, stored.using)
-        names = [field.attname for field in model._meta.concrete_fields if _refers_to(field, owner)]
-        rows = found.setdefault(owner, {})
-        for before, after in changes.values():
-            row = before or after
-            assert row is not None
-            for name in names[:1]:
-                rows.setdefault((table.cell_of(row, name),), Kind.UPDATE.value)
-    return found
-
-
-def _refers_to(field: Any, owner: type[Model]) -> bool:
-    return field.is_relation and concrete(field.related_model) is owner
-
-
-def _rows_of(model: type[Model], effects: Effects, using: str) -> dict[Key, str]:
-    """Return what a call does to the rows of a model, whose parts may be in the tables of its parents and children
-    too."""
-    own, *parents = with_parents(model)
-    found: dict[Key, str] = {}
-    for child, rows in effects.items():
-        if own in with_parents(child)[1:]:
-            found.update(dict.fromkeys(rows, Kind.UPDATE.value))
-    of_parents = [key for parent in parents for key in effects.get(parent, ())]
-    if of_parents:
-        # Not every row of a parent is a part of one of these.
-        found.update(dict.fromkeys(_those_there(own, of_parents, using), Kind.UPDATE.value))
-    found.update(effects.get(own, {}))
-    return found
-
-
-def _those_there(model: type[Model], keys: Iterable[Key], using: str) -> list[Key]:
-    """Return those of these keys of which there is a row of the model."""
-    by_value = {key_value(model, key): key for key in keys}
-    rows: QuerySet[Any] = QuerySet(model, using=using)
-    found: list[Any] = []
-    for chunk in chunks(list(by_value)):
-        found += rows.filter(pk__in=chunk).order_by().values_list("pk", flat=True)
-    return [by_value[value] for value in found]
-
-
-def _keys_of(rows: Iterable[Model], using: str) -> list[Key]:
-    """Return the keys of rows as the database holds them."""
-    connection = connections[using]
-    return [
-        tuple(field.get_db_prep_value(getattr(row, field.attname), connection) for field in row._meta.pk_fields)
-        for row in rows
-    ]
+    if rule.labels:
+        return named_models(rule)
+    return written.models if written is not None else ()
