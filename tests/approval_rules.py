@@ -36,11 +36,11 @@ def make_manager(username: str = "manager") -> Any:
     return manager
 
 
-def approve(manager: Any, number: int) -> Change:
-    """Say yes as a manager, and return the change as it is then."""
+def approve(manager: Any, number: int, at: Any = site) -> Change:
+    """Say yes as a manager to a call at a site, and return the change as it is then."""
     change = Change.objects.get(pk=number)
     request = RequestFactory().post("/admin/")
     request.user = manager
-    KeptCallExecutor(KeptChange(change), site, request, manager.get_username(), approver=manager).run()
+    KeptCallExecutor(KeptChange(change), at, request, manager.get_username(), approver=manager).run()
     change.refresh_from_db()
     return change

@@ -8,6 +8,7 @@ import inspect
 import logging
 import re
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from keyword import iskeyword
 from typing import Any, Final
 from urllib.parse import quote, urlencode
@@ -132,7 +133,7 @@ class ViewSetTool(Tool):
         inputs.check(given)
         query = inputs.query_of(given)
         body = inputs.body_of(given) if self.route.method in ("post", "put", "patch") else None
-        is_approved = self._is_approved(request, {**kwargs, **given})
+        is_approved = self._is_approved(request, view, {**kwargs, **given})
         if self.confirms or is_approved:
             asked = self._ask(request, kwargs, given)
             if asked is not None:
@@ -150,12 +151,13 @@ class ViewSetTool(Tool):
             record.rows_read += 1
         return result
 
-    def _is_approved(self, request: MCPRequest, given: Mapping[str, Any]) -> bool:
+    def _is_approved(self, request: MCPRequest, view: Any, given: Mapping[str, Any]) -> bool:
         """Return whether the call waits for the yes of another person."""
         approvals = request.mcp.approvals
         if approvals is None:
             return False
-        label = self._model._meta.label_lower if self._model is not None else ""
+        model = self._model or _model_of(view)
+        label = model._meta.label_lower if model is not None else ""
         approvals.check_arguments(given, label, KINDS.get(self.route.action, ""))
         return approvals.is_needed
 
@@ -175,6 +177,15 @@ class ViewSetTool(Tool):
         confirmation = kind(request, self.name, own, [text])
         question = f"{message}\n\n{one_line(text)[:MAX_SHOWN]}"
         return confirmation.confirm(token, Preview(message, question, {"shown": shown}))
+
+
+def _model_of(view: Any) -> Any:
+    """Return the model whose rows a view finds by its own code, None if that is not known."""
+    with suppress(Exception):
+        return view.get_queryset().model
+    with suppress(Exception):
+        return view.get_serializer_class().Meta.model
+    return None
 
 
 logger = logging.getLogger("mcp_django")
