@@ -279,7 +279,7 @@ def check_ordering(known: Mapping[str, Iterable[str]], given: Mapping[str, Any])
 
 def _of_backend(backend: Any, view: Any) -> Schemas:
     if hasattr(backend, "get_filterset_class"):
-        queryset = _queryset(view)
+        queryset = queryset_of(view)
         filterset = backend.get_filterset_class(view, queryset)
         if filterset is None:
             return {}
@@ -288,7 +288,7 @@ def _of_backend(backend: Any, view: Any) -> Schemas:
     if isinstance(backend, SearchFilter):
         searched = backend.get_search_fields(view, view.request) or ()
         takes_pattern = any(name.startswith("$") or is_pattern_lookup(name) for name in searched)
-        if takes_pattern and matches_here(_queryset(view).db):
+        if takes_pattern and matches_here(queryset_of(view).db):
             # The search text would be a regular expression that runs in this process.
             return {}
     schemas = _operation_parameters(backend, view)
@@ -338,14 +338,15 @@ def _filter_schema(filterset: Any, item: Any) -> dict[str, Any]:
     return schema
 
 
-def _queryset(view: Any) -> Any:
+def queryset_of(view: Any) -> Any:
+    """Return the queryset of a view, from its own code if it declares none."""
     queryset = getattr(view, "queryset", None)
     return queryset if queryset is not None else view.get_queryset()
 
 
 def _ordering_of(backend: Any, view: Any) -> list[str] | None:
     try:
-        valid = backend.get_valid_fields(_queryset(view), view, {"request": view.request})
+        valid = backend.get_valid_fields(queryset_of(view), view, {"request": view.request})
     except Exception:
         logger.debug("The ordering of %r is not known", view, exc_info=True)
         return None

@@ -29,7 +29,7 @@ from ..schema.arguments import ArgumentSchema
 from ..schema.secrets import clean_text
 from ..scopes import Scope
 from ..tools.base import Tool
-from .parameters import check_unicode, inputs_of, path_arguments, query_parameters
+from .parameters import check_unicode, inputs_of, path_arguments, query_parameters, queryset_of
 from .requests import check_object, is_permitted, probe, rest_request, run, show_object, view_for
 from .responses import LINKS, read_answer
 from .routes import Registration, Route, base_name, routes_of
@@ -182,7 +182,7 @@ class ViewSetTool(Tool):
 def _model_of(view: Any) -> Any:
     """Return the model whose rows a view finds by its own code, None if that is not known."""
     with suppress(Exception):
-        return view.get_queryset().model
+        return queryset_of(view).model
     with suppress(Exception):
         return view.get_serializer_class().Meta.model
     return None
