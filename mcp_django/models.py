@@ -483,6 +483,7 @@ class ApprovalRequest(models.Model):
     change = models.OneToOneField(
         Change, primary_key=True, db_constraint=False, on_delete=models.CASCADE, related_name="approval"
     )
+    asked = models.DateTimeField(default=timezone.now, help_text="When it was asked for.")
     rule_name = models.CharField(max_length=80)
     permission = models.CharField(max_length=255, blank=True, help_text="Who may decide: those with it.")
     group = models.ForeignKey("auth.Group", null=True, on_delete=models.SET_NULL, related_name="+")

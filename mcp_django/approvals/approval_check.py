@@ -41,6 +41,10 @@ ROW_KINDS: Final = frozenset({Kind.CREATE.value, Kind.UPDATE.value, Kind.DELETE.
 BLOCKED: Final = "The approval rule {!r} forbids this. Nothing was changed. Tell the user."
 TOLD: Final = "The call itself will wait for {}, because of the approval rule {!r}."
 NOT_BY_THEM: Final = "By now the approval rule {!r} wants the yes of {}. Nothing was changed."
+SURPRISE: Final = (
+    "The approval rule {!r} is about rows that this turned out to write. Nothing was changed. Tell the user that an "
+    "operator has to name the action in the rule."
+)
 ASK_AGAIN: Final = (
     "By now the approval rule {!r} applies, which wants the yes of {}. Nothing was changed. Ask for it again with a "
     "new idempotency_key."
@@ -204,9 +208,12 @@ class CallApproval:
         found = [rule for rule in named if self._action_meets(rule, picked, trial)]
         if trial is not None:
             found += self._met(by_rows, trial)
+            self._left_out = []
         else:
-            # Nobody knows which rows it writes.
-            found += [rule for rule in by_rows if self._arguments_meet(rule)]
+            # Nobody knows what it does to rows of its model; whether it writes others is seen when it does.
+            possible = [rule for rule in by_rows if not call.action.atomic or _may_hold(rule, model)]
+            found += [rule for rule in possible if self._arguments_meet(rule)]
+            self._left_out = [rule for rule in by_rows if rule not in possible and not self._has_yes(rule)]
         self._conclude(found)
 
     def _action_meets(self, rule: Rule, picked: WrittenRows, trial: Trial | None) -> bool:
@@ -229,6 +236,10 @@ class CallApproval:
                 continue
             if rule.kinds and not rule.kinds & kinds:
                 continue
+            is_named = bool(rule.tools) or Kind.TOOL.value in rule.kinds
+            if rule.rows_above and not is_named and (kind or not label):
+                # It writes one row, or nobody says that it writes any.
+                continue
             if rule.labels and not (label and _concerns(rule, apps.get_model(label), kind)):
                 continue
             if self._arguments_meet(rule):
@@ -236,6 +247,17 @@ class CallApproval:
         self._conclude(found)
 
     # The verdict
+
+    @property
+    def surprise(self) -> str:
+        """Why a call was undone that turned out to write rows that a rule is about."""
+        return SURPRISE.format(self._surprises[-1].name)
+
+    def _has_yes(self, rule: Rule) -> bool:
+        """Return whether the call runs under the yes of somebody who may decide by a rule."""
+        consent = self.request.mcp.consent
+        approver = consent.approver if consent is not None else None
+        return approver is not None and not rule.blocks and rule.may_decide(approver)
 
     def _arguments_meet(self, rule: Rule) -> bool:
         return rule.condition.arguments_meet(self.request, self.arguments)
@@ -272,13 +294,18 @@ def _is_on_rows(rule: Rule) -> bool:
 
 def _names_action(rule: Rule, model: type[Model], names: Collection[str], tool: str) -> bool:
     """Return whether a rule is about running this action."""
-    if rule.labels and not ModelTables(named_models(rule)).may_hold(model):
+    if not _may_hold(rule, model):
         return False
     if rule.actions:
         return bool(rule.actions.intersection(names))
     if rule.tools:
         return tool in rule.tools
     return not rule.kinds or Kind.ACTION.value in rule.kinds
+
+
+def _may_hold(rule: Rule, model: type[Model]) -> bool:
+    """Return whether a rule is about all rows, or may be about those of a model."""
+    return not rule.labels or ModelTables(named_models(rule)).may_hold(model)
 
 
 def _concerns(rule: Rule, model: type[Model], kind: str) -> bool:

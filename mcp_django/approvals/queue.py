@@ -122,7 +122,8 @@ class ApprovalQueue:
             return False
         if not Deciders.of(approval).may_decide(self.user, approval.change):
             raise PermissionDenied
-        values = {"decided": timezone.now(), "by": self.user.get_username(), "outcome": SAID_NO.format(told)}
+        sentence = told if told[-1] in ".!?" else f"{told}."
+        values = {"decided": timezone.now(), "by": self.user.get_username(), "outcome": SAID_NO.format(sentence)}
         with transaction.atomic(using=self.using):
             if not kept.claim(State.WAITING, State.REFUSED, **values):
                 return False

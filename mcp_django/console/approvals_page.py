@@ -223,6 +223,7 @@ def listed(page: Page, request: HttpRequest) -> dict[str, Any]:
         lines.append(
             {
                 "number": approval.pk,
+                "asked": approval.asked,
                 "change": change,
                 "rule": plain(approval.rule_name),
                 "state": queue.state_of(approval),

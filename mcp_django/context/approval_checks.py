@@ -48,5 +48,9 @@ class ApprovalCheck(Protocol):
         row, "create", "update" or "delete", if it has them."""
 
     @property
+    def surprise(self) -> str:
+        """Why a call was undone by ``guard()`` that cannot be tried, in a sentence."""
+
+    @property
     def told(self) -> str:
         """What the call has to wait for, in a sentence."""

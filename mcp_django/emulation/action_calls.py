@@ -7,8 +7,8 @@ Rows picked by a query are shown before the action runs, unless it only reads.
 
 import inspect
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any, ClassVar, Final
 
@@ -17,6 +17,7 @@ from django.db.models import Model
 from django.http import HttpResponseBase
 from django.utils.translation import gettext_noop
 
+from ..context.approval_checks import Unforeseen
 from ..context.confirmation import Confirmation, DirectAnswers, quoted
 from ..context.person_consent import CHANGED, confirmation_class, digest_of, needs_person
 from ..context.previews import Preview
@@ -317,7 +318,7 @@ class ActionCall:
             posting = changelist_request(self.model, entries)
             versions = recording(posting, exposure.model_admin)
             changes = RowChanges(self.model, rows) if action.is_logged and has_history(request) else None
-            with versions, self.watching(rows), request.mcp.record.in_own_code():
+            with versions, self.watching(rows), self._guarded(), request.mcp.record.in_own_code():
                 view = own_view(posting, target) if target else None
                 if view is not None:
                     # The page posts to a view of its own.
@@ -352,6 +353,20 @@ class ActionCall:
         if is_new and self._is_approved({**values, **self.form}):
             assert self.request.mcp.approvals is not None
             raise ToolError(f"{self.request.mcp.approvals.told} {NOT_SO}")
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """Run the action; raise ``ToolError``, which undoes it, before it writes rows of others that rules are
+        about."""
+        approvals = self.request.mcp.approvals
+        if approvals is None or self.tries:
+            yield
+            return
+        try:
+            with approvals.guard():
+                yield
+        except Unforeseen:
+            raise ToolError(approvals.surprise) from None
 
     def _without_unused_form(self, result: ToolResult) -> ToolResult:
         """Return the result of the action; raise ``ToolError``, which undoes it, if nothing asked for the call's form.

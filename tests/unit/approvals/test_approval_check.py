@@ -1,6 +1,7 @@
 """Which calls wait for the yes of another person, and what becomes of them."""
 
 import pytest
+from django.contrib import admin
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Group
 from django.utils import timezone
@@ -11,6 +12,7 @@ from mcp_django.testing import MCPClient
 from tests.approval_rules import approve, make_manager, make_rule
 from tests.confirming import signed_in, tool_of
 from tests.factories import make_author, make_book, make_superuser
+from tests.testapp.admin import BookAdmin
 from tests.testapp.models import Author, Book, Loan, Tag
 
 pytestmark = pytest.mark.django_db
@@ -231,6 +233,53 @@ def test_a_tool_of_the_project_waits_because_of_its_arguments(caller, manager):
         assert paid == [100, 101]
         assert caller.call("pay_out", amount=101).text == "Paid 101"
         assert paid == [100, 101]
+
+
+# Actions
+
+
+@pytest.fixture
+def looking():
+    """Let the action of books that nobody can try write authors too, as far as a test says."""
+    written = []
+
+    class ActingAdmin(BookAdmin):
+        actions = ("stamp",)
+
+        @admin.action(permissions=["change"])
+        def stamp(self, request, queryset):
+            queryset.update(pages=7)
+            for write in written:
+                write()
+
+        stamp.mcp_destructive = False
+
+    was = admin.site._registry[Book]
+    admin.site._registry[Book] = ActingAdmin(Book, admin.site)
+    site._forget()
+    yield written
+    admin.site._registry[Book] = was
+    site._forget()
+
+
+def test_an_action_that_cannot_be_tried_waits_for_rules_on_its_own_rows(caller, manager, looking):
+    book = make_book("Dune", price="1.00")
+    make_rule("Authors", labels=["testapp.author"])
+    assert is_done(caller.call("stamp_testapp_book", pks=[book.pk]))
+    make_rule(**ON_BOOKS, condition={"price__gt": 100})
+    waits(caller.call("stamp_testapp_book", pks=[book.pk]))
+
+
+def test_an_action_that_turns_out_to_write_other_rows_is_undone(caller, manager, looking):
+    book = make_book("Dune", price="1.00")
+    looking.append(lambda: Author.objects.filter(pk=book.author_id).update(name="Other"))
+    make_rule("Authors", labels=["testapp.author"])
+    refused = caller.call("stamp_testapp_book", pks=[book.pk])
+    assert refused.is_error
+    assert "'Authors' is about rows that this turned out to write" in refused.text
+    book.refresh_from_db()
+    assert book.pages != 7
+    assert book.author.name != "Other"
 
 
 # Between the request and the yes

@@ -143,7 +143,7 @@ def test_a_no_needs_a_word_which_the_requester_is_told(root: Any, ann: Any) -> N
     row = ApprovalRequest.objects.select_related("change").get()
     assert (row.decider, row.word) == (str(ann.pk), "Too many� books")
     assert (row.change.state, row.change.by) == ("refused", "ann")
-    assert row.change.outcome == "The answer was no: Too many� books"
+    assert row.change.outcome == "The answer was no: Too many� books."
     assert row.change.decided is not None
     assert not row.change.kept
     say_yes(row, ann)
