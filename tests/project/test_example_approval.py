@@ -136,12 +136,12 @@ def calls(order):
 @pytest.mark.parametrize(
     ("rule", "waiting"),
     [
-        ({"labels": ["shop.customer"], "kinds": ["delete"]}, {"action"}),
-        ({"labels": ["shop.orderline"], "kinds": ["update"]}, {"action", "inline"}),
+        ({"labels": ["shop.customer"], "kinds": ["delete"]}, set()),
+        ({"labels": ["shop.orderline"], "kinds": ["update"]}, {"inline"}),
         ({"labels": ["shop.order"], "kinds": ["action"]}, {"action"}),
-        ({"labels": ["shop.review"], "kinds": ["update"], "condition": {"rating__gt": 90}}, {"action", "viewset"}),
+        ({"labels": ["shop.review"], "kinds": ["update"], "condition": {"rating__gt": 90}}, {"viewset"}),
         ({"kinds": ["tool"]}, {"viewset"}),
-        ({"rows_above": 10}, {"viewset"}),
+        ({"rows_above": 10}, set()),
     ],
 )
 def test_a_rule_reaches_what_the_documentation_says(order, rule, waiting):
