@@ -212,7 +212,7 @@ class Condition(Filter):
         path = self.path
         is_null = self.lookup == "isnull"
         column = path.expression if path.expression is not None else F(name)
-        if context.model.exposure.options.hides_parts and any(map(hides_parts, self.values)):
+        if any(map(hides_parts, self.values)) and context.model.exposure.options.hides_parts:
             # A text is compared as it is shown, and no text is shown with this part.
             left = tuple(value for value in self.values if not hides_parts(value))
             if left:

@@ -27,7 +27,8 @@ class Site:
 
 
 REQUEST: Any = SimpleNamespace(
-    mcp=SimpleNamespace(site=Site(), record=CallRecord()), user=SimpleNamespace(has_perms=lambda wanted: False)
+    mcp=SimpleNamespace(site=Site(), record=CallRecord(), approvals=None),
+    user=SimpleNamespace(has_perms=lambda wanted: False),
 )
 
 

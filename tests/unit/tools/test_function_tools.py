@@ -22,7 +22,7 @@ from tests.testapp.models import Author
 from tests.tool_calls import request_of
 
 REQUEST: Any = SimpleNamespace(
-    mcp=SimpleNamespace(record=CallRecord()), user=SimpleNamespace(has_perms=lambda wanted: False)
+    mcp=SimpleNamespace(record=CallRecord(), approvals=None), user=SimpleNamespace(has_perms=lambda wanted: False)
 )
 
 
