@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from django.db import connections
 from django.db.models import DO_NOTHING, Model
@@ -12,6 +12,9 @@ from .cascades import concrete, with_parents
 from .rehearsals import OTHER_STATEMENTS, OWN_APPS, name_of
 from .statements import Statement, TableName
 from .trials import Trial
+
+# What writes no rows, of the statements whose table is not understood.
+HARMLESS: Final = frozenset({"SET", "RESET", "LOCK", "ANALYZE", "NOTIFY", "LISTEN", "DISCARD"})
 
 
 class ModelTables:
@@ -66,7 +69,8 @@ class ModelTables:
 
     @contextmanager
     def watching(self, written: Callable[[str], Any]) -> Iterator[None]:
-        """Call ``written`` with the first word of each statement that is going to write them, on all databases.
+        """Call ``written`` with the first word of each statement that is going to write them, on all databases, or with
+        ``UNKNOWN`` for one that nobody can read.
 
         Tables that every write may write, such as that of the admin's history, are left out.
         """
@@ -88,6 +92,8 @@ class _Watch:
         for statement in Statement.read(Statement.text(sql, context["connection"])):
             if statement.table in self.names:
                 self.written(statement.word)
+            elif statement.table is None and not (statement.reads or statement.ends or statement.word in HARMLESS):
+                self.written(ModelTables.UNKNOWN)
         return execute(sql, params, many, context)
 
 

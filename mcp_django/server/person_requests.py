@@ -26,7 +26,7 @@ from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..differences.kept_changes import Changes, KeptChange
 from ..exceptions import Declined, InputRequired, ToolError
-from ..models import Change
+from ..models import ApprovalRequest, Change
 from ..oauth.stored_tokens import family_of
 from ..orm.database_writes import refusals
 from ..orm.query_limits import OutcomeUnknown, write_transaction
@@ -97,7 +97,7 @@ class PersonRequest:
             Declined: the user did not want to open the page; the request is then withdrawn.
         """
         found = self.changes.repeated(self.digest)
-        if found is None:
+        if found is None or self._is_for_others(found):
             return None
         mcp = self.request.mcp
         question = self._question(found)
@@ -206,6 +206,12 @@ class PersonRequest:
             "path": request.path_info,
             "language": translation.get_language(),
         }
+
+    @staticmethod
+    def _is_for_others(found: KeptChange) -> bool:
+        """Return whether a call waits for the yes of another person, by a rule that no longer concerns this caller."""
+        rows = ApprovalRequest.objects.using(found.change._state.db)
+        return rows.filter(change=found.change.pk).exists()
 
     def _check_person(self) -> None:
         """Raise ``ToolError`` unless the user can decide on the page, and has not too much to decide."""

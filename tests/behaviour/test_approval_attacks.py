@@ -256,6 +256,25 @@ def test_a_rule_on_what_waits_for_its_own_user_is_asked_for_anew(
     assert Book.objects.exists()
 
 
+def test_a_call_whose_rule_is_gone_asks_its_own_user_and_is_made_once(
+    caller: MCPClient, manager: Any, root: Any, settings: Any
+) -> None:
+    settings.MCP_DJANGO = {**settings.MCP_DJANGO, "CONFIRM": "person"}
+    rule = make_rule(**ON_BOOKS)
+    book = make_book("Dune")
+    number = waits(caller.call("delete_record", **BOOK, pk=book.pk))
+    rule.delete()
+    rule_book.expire()
+    waiting = caller.call("delete_record", **BOOK, pk=book.pk)
+    assert waits(waiting) != number
+    page = path_of(waiting.structured["url"])
+    assert signed_in(root).get(page).status_code == 200
+    signed_in(root).post(page, {"yes": "1"})
+    assert not Book.objects.exists()
+    change = approve(manager, number)
+    assert change.state == "failed"
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -662,6 +681,29 @@ def test_a_hook_that_raises_the_price_of_its_own_row_counts(caller: MCPClient, m
         waits(rename(caller, make_book("Dune", price="1.00")))
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "UPDATE testapp_tag SET name = 'x'",
+        "/* SELECT */ UPDATE testapp_tag SET name = 'x' WHERE 1 = 1",
+        "WITH found AS (SELECT 1) UPDATE testapp_tag SET name = 'x'",
+        "DELETE FROM testapp_tag",
+        "delete from \"testapp_tag\" where name > ''",
+    ],
+)
+def test_sql_of_a_hook_counts(caller: MCPClient, manager: Any, sql: str) -> None:
+    def write(sender: Any, instance: Any, **given: Any) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(sql)
+
+    make_rule(labels=["testapp.tag"])
+    Tag.objects.create(name="kept")
+    book = make_book("Dune")
+    with hook(write):
+        waits(rename(caller, book))
+    assert Tag.objects.get().name == "kept"
+
+
 def test_hooks_that_write_nothing_of_a_rule_hold_up_nothing(caller: MCPClient, manager: Any) -> None:
     def tag(sender: Any, instance: Any, **given: Any) -> None:
         Tag.objects.get_or_create(name="seen")
@@ -859,6 +901,35 @@ def test_a_form_of_little_cannot_be_exchanged_by_its_token(caller: MCPClient, ma
     waits(caller.call("run_action", **arguments, form={"amount": 500}))
     pay_author.refresh_from_db()
     assert pay_author.name == "Ann"
+
+
+def test_an_action_with_its_own_transactions_ends_as_unknown_and_never_runs_again(
+    caller: MCPClient, manager: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wreck(self: Any, request: Any, queryset: Any) -> None:
+        queryset.update(name="half")
+        raise RuntimeError("the disk is full")
+
+    wreck.mcp_atomic = False  # type: ignore[attr-defined]
+    model_admin = type(admin.site.get_model_admin(Author))
+    monkeypatch.setattr(model_admin, "wreck", wreck, raising=False)
+    monkeypatch.setattr(site.exposures[Author].options, "has_admin_actions", True)
+    monkeypatch.setattr(model_admin, "actions", ["wreck"])
+    make_rule(labels=["testapp.author"], kinds=["action"])
+    author = make_author("Ann")
+    arguments = {**AUTHOR, "action": "wreck", "pks": [author.pk]}
+    number = waits(caller.call("run_action", **arguments))
+    with contextlib.suppress(RuntimeError):
+        approve(manager, number)
+    change = Change.objects.get(pk=number)
+    assert change.state == "unknown", change.outcome
+    Author.objects.update(name="Ann")
+    approve(manager, number)
+    again = caller.call("run_action", **arguments)
+    assert again.is_error
+    assert "Look at the data" in again.text
+    author.refresh_from_db()
+    assert author.name == "Ann"
 
 
 # Service accounts
