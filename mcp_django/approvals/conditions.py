@@ -16,7 +16,7 @@ from django.utils.translation import gettext as _
 
 from ..context.database_errors import Trouble
 from ..context.databases import reads_snapshots
-from ..differences.differing_rows import key_value
+from ..differences.written_rows import WrittenRows
 from ..exceptions import ToolError
 from ..orm.conditions import Filter
 from ..orm.pagination import chunks
@@ -147,7 +147,7 @@ class RuleCondition:
         if part is None and not self._is_mixed:
             return set()
         try:
-            by_value = {key_value(model, key): key for key in wanted}
+            by_value = WrittenRows.by_value(model, wanted)
             values = self._meeting(model, part or {}, list(by_value), using)
             return {by_value[value] for value in values}
         except Exception as error:

@@ -16,7 +16,7 @@ from django.http import HttpRequest
 from django.utils.module_loading import import_string
 
 from ..context.request import local_request
-from ..differences.difference import SET_WHEN_WRITTEN
+from ..differences.difference_tables import ShownCall
 from ..differences.kept_changes import KeptChange
 from ..emulation.inline_rows import PageInlines
 from ..models import ApprovalRequest, Change, ServiceAccount
@@ -260,7 +260,7 @@ class DeciderSight:
             return True
         pairs = value if column.many_to_many else [value]
         # A row that the call adds has no key yet, and is shown by itself.
-        keys = [key for key, text in pairs if text and key != SET_WHEN_WRITTEN]
+        keys = [key for key, text in pairs if text and key != ShownCall.SET_WHEN_WRITTEN]
         if not keys:
             return True
         related = column.related_model

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from ..context.request import MCPRequest
 from ..context.untrusted_text import plain
-from ..differences.kept_changes import SEALED, KeptChange, fitting
+from ..differences.kept_changes import KeptChange
 from ..models import ApprovalRequest, Change, ServiceAccount
 from .deciders import Deciders
 from .notices import ApprovalNotices, page_url
@@ -40,7 +40,7 @@ class ApprovalQueue:
     def rows(self) -> QuerySet[ApprovalRequest]:
         """All requests with their changes, the newest first, without the contents."""
         rows = ApprovalRequest.objects.using(self.using).select_related("change", "group")
-        return rows.defer(*(f"change__{name}" for name in SEALED)).order_by("-pk")
+        return KeptChange.without_contents(rows, "change__").order_by("-pk")
 
     def mine(self) -> QuerySet[ApprovalRequest]:
         """Return the requests that this user may decide now, those that end first before others."""
@@ -136,8 +136,8 @@ class ApprovalQueue:
         decided."""
         change = approval.change
         change.refresh_from_db(using=self.using)
-        own = fitting({"by": self.user.get_username()}, self.using)["by"]
-        if change.state in (State.WAITING, State.EXPIRED) or change.by != own or not self._note(approval):
+        is_open = change.state in (State.WAITING, State.EXPIRED)
+        if is_open or not KeptChange(change).was_decided_by(self.user) or not self._note(approval):
             return False
         ApprovalNotices(change, approval).decided()
         return True

@@ -16,7 +16,7 @@ from django.utils.translation import gettext as _
 
 from ..context.request import MCPRequest
 from ..context.untrusted_text import plain
-from ..differences.difference_tables import tables_of
+from ..differences.difference_tables import ShownCall
 from ..differences.kept_changes import KeptChange
 from ..differences.trials import Trial
 from ..differences.undo import OthersChanges, Undo
@@ -156,7 +156,7 @@ def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
         return page.render(request, {**context, "why_not": error.message})
     wire = trial.difference.to_wire()
     shown = {
-        "tables": tables_of(wire, undo.site),
+        "tables": ShownCall({"difference": wire}, undo.site).tables,
         "others": trial.difference.others,
         "pin": trial.pin,
     }

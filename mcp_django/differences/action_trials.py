@@ -42,12 +42,6 @@ CHANGED: Final = "Someone else was changing these rows. Nothing was changed. Rep
 TOLD: Final = ("result", "text")
 
 
-def can_be_tried(action: Action) -> bool:
-    """Return whether an action may run to show what it would do: its author says so, and a rollback undoes it. One that
-    only reads is not tried."""
-    return action.options.dry_run and action.atomic and not action.read_only
-
-
 class AsksFirst(ToolError):
     """Raised where an action that is tried asks for something that the call does not have."""
 
@@ -251,6 +245,12 @@ class TriableActionCall(ActionCall):
         why_not = why_not_kept(self.using)
         self.is_kept = not why_not
         self.cannot_undo = why_not if self.exposure.undo else UNDO_OFF
+
+    @staticmethod
+    def fits(action: Action) -> bool:
+        """Return whether an action may run to show what it would do: its author says so, and a rollback undoes it. One
+        that only reads is not tried."""
+        return action.options.dry_run and action.atomic and not action.read_only
 
     def run(self) -> ToolResult:
         """Run the action, try it, or ask first."""

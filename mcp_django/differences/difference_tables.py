@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import orjson
 from django.contrib.admin.utils import label_for_field
@@ -97,6 +97,9 @@ class ShownCall:
 
     ``shown`` is what was kept of it (:attr:`KeptChange.shown`), and ``site`` knows the names of models and columns.
     """
+
+    # In place of a value, or a key, that the write sets only when it is made.
+    SET_WHEN_WRITTEN: ClassVar = SET_WHEN_WRITTEN
 
     def __init__(self, shown: Any, site: Any) -> None:
         self._shown: Mapping[str, Any] = shown if isinstance(shown, Mapping) else {}

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeVar
 
 import orjson
 from django.contrib.auth import get_user_model
@@ -29,6 +29,7 @@ from ..orm.access import access_of
 from ..orm.own_tables import OwnTable
 from ..signin import FactName
 
+M = TypeVar("M", bound=Model)
 SEALED: Final = ("shown", "footprint", "kept", "result")
 SEALS: Final = {name: StoredSeal("mcp_django.differences", name) for name in SEALED}
 # Seconds for which a call that was done or refused is the answer to the same call.
@@ -88,6 +89,16 @@ class KeptChange:
         if isinstance(user, get_user_model()):
             return str(user.pk)[: LENGTHS["user"]]
         return f"{user._meta.label_lower}:{user.pk}"[: LENGTHS["user"]]
+
+    @staticmethod
+    def without_contents(rows: QuerySet[M], path: str = "") -> QuerySet[M]:
+        """Return rows of changes, or of what has a change at ``path``, without reading the contents."""
+        return rows.defer(*(f"{path}{name}" for name in SEALED))
+
+    def was_decided_by(self, user: Any) -> bool:
+        """Return whether a user's name stands in the change as that of whoever decided it."""
+        using = router.db_for_write(Change)
+        return bool(self.change.by == fitting({"by": user.get_username()}, using)["by"])
 
     @staticmethod
     def clear_expired() -> int:

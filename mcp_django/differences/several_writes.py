@@ -30,19 +30,6 @@ VALUES: Final = "values"
 WRITES: Final = "writes"
 
 
-class Step:
-    """One of the writes: the arguments of its tool as the caller gave them, the model, and the name of the row that it
-    creates, "" for none. ``make`` returns the write for arguments in which no row is named by ``ref``."""
-
-    def __init__(
-        self, model: ModelAccess, given: Mapping[str, Any], make: Callable[[Mapping[str, Any]], Write], ref: str = ""
-    ) -> None:
-        self.model = model
-        self.given = given
-        self.make = make
-        self.ref = ref
-
-
 class SeveralWrites(Write):
     """Makes several writes of a caller, all or none. They are confirmed together if one of them asks, or if they write
     more rows than go unasked."""
@@ -53,6 +40,22 @@ class SeveralWrites(Write):
     # Number of writes in one call, and of rows that are written without a question.
     MAX_STEPS: ClassVar = 20
     MAX_UNASKED: ClassVar = 20
+
+    class Step:
+        """One of the writes: the arguments of its tool as the caller gave them, the model, and the name of the row that
+        it creates, "" for none. ``make`` returns the write for arguments in which no row is named by ``ref``."""
+
+        def __init__(
+            self,
+            model: ModelAccess,
+            given: Mapping[str, Any],
+            make: Callable[[Mapping[str, Any]], Write],
+            ref: str = "",
+        ) -> None:
+            self.model = model
+            self.given = given
+            self.make = make
+            self.ref = ref
 
     def __init__(self, steps: Sequence[Step], tool: str) -> None:
         super().__init__(steps[0].model, tool)
@@ -185,7 +188,7 @@ class SeveralWrites(Write):
             raise ToolError(UNTRIABLE) from None
 
 
-def _resolved(step: Step, refs: Mapping[str, Model]) -> Mapping[str, Any]:
+def _resolved(step: SeveralWrites.Step, refs: Mapping[str, Model]) -> Mapping[str, Any]:
     """Return the arguments of a step, with the keys of new rows in the relation fields that name them by ``ref``."""
     if _is_ref(step.given.get("pk")):
         raise ToolError("pk takes no ref, which names a row only in relation fields. Write all values in its create.")

@@ -62,6 +62,11 @@ class WrittenRows:
         ]
         return cls(using, {part: dict.fromkeys(keys, kind) for part in with_parents(model)})
 
+    @staticmethod
+    def by_value(model: type[Model], keys: Iterable[Key]) -> dict[Any, Key]:
+        """Return keys by what they are in Python. Raises what the fields raise for a key that is none."""
+        return {key_value(model, key): key for key in keys}
+
     @property
     def models(self) -> Sequence[type[Model]]:
         """The concrete models in whose tables rows are written."""
@@ -93,7 +98,7 @@ class WrittenRows:
 
     def _those_there(self, model: type[Model], keys: Iterable[Key]) -> list[Key]:
         """Return those of these keys of which there is a row of the model."""
-        by_value = {key_value(model, key): key for key in keys}
+        by_value = self.by_value(model, keys)
         rows: QuerySet[Any] = QuerySet(model, using=self.using)
         found: list[Any] = []
         for chunk in chunks(list(by_value)):

@@ -13,7 +13,7 @@ from ..conf import settings
 from ..context.person_consent import may_need_person, needs_person
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
-from ..differences.action_trials import TriableActionCall, can_be_tried
+from ..differences.action_trials import TriableActionCall
 from ..emulation.action_calls import ActionCall
 from ..emulation.picked_rows import Selection
 from ..exceptions import NotFound, NotPermitted, ToolError
@@ -70,7 +70,7 @@ class ActionTool(Tool):
         parameters: Mapping[str, Any] = action.schema.get("properties", {})
         self.parameters = frozenset(parameters)
         self.takes_key = not action.only_looks and "idempotency_key" not in parameters
-        reserved = {*RESERVED, *(["dry_run"] if can_be_tried(action) else [])}
+        reserved = {*RESERVED, *(["dry_run"] if TriableActionCall.fits(action) else [])}
         if clashing := parameters.keys() & reserved:
             raise ImproperlyConfigured(f"{action.key} cannot have a parameter named {', '.join(sorted(clashing))}.")
         # To save tokens, only run_action describes what all action tools share, and declares the rare arguments.
@@ -87,7 +87,7 @@ class ActionTool(Tool):
             asking["form"] = {**FREE_OBJECT, **({"description": ", ".join(words)} if words else {})}
         if asking or not action.only_looks:
             asking["confirm_token"] = {"type": "string"}
-        if can_be_tried(action):
+        if TriableActionCall.fits(action):
             asking["dry_run"] = DRY_RUN
         self.input_schema = {"type": "object", "properties": {**Selection.PICKING, **parameters, **asking}}
         if "required" in action.schema:
@@ -232,7 +232,7 @@ def _find_action(model: ModelAccess, name: Any) -> Action:
 
 def _run(request: MCPRequest, action: Action, arguments: Mapping[str, Any], own: Mapping[str, Any]) -> ToolResult:
     """Run an action, or try it; ``own`` are the arguments that it declares."""
-    if can_be_tried(action):
+    if TriableActionCall.fits(action):
         return TriableActionCall(request, action, arguments, own).run()
     if Arguments(arguments).flag("dry_run"):
         raise ToolError(UNTRIED.format("action"))

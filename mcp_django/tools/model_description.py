@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final
 
-from ..differences.action_trials import can_be_tried
+from ..differences.action_trials import TriableActionCall
 from ..orm.allowed_filters import AllowedFilter
 from ..orm.columns import Column
 from ..orm.fields import kind_of
@@ -158,7 +158,7 @@ class Description(Overview):
             if arguments:
                 entry["arguments"] = f"Same as {other}" if other else arguments
                 first.append((name, arguments))
-            if can_be_tried(action):
+            if TriableActionCall.fits(action):
                 entry["dry_run"] = TRIABLE
             more = {"required": schema.get("required"), "asks_for": action.asks_for}
             yield entry | {key: list(names) for key, names in more.items() if names}

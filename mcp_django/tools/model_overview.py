@@ -10,7 +10,7 @@ from django.forms import BaseModelForm
 from ..conf import settings
 from ..context.databases import Collation
 from ..context.request import MCPRequest
-from ..differences.action_trials import can_be_tried
+from ..differences.action_trials import TriableActionCall
 from ..emulation.admin_exposure import AdminExposure
 from ..emulation.inline_rows import PageInlines
 from ..emulation.writable_forms import WritableForm
@@ -141,7 +141,7 @@ class Overview:
             for key in action.schema.get("properties", {}):
                 arguments.append(f"{key}*" if key in required else key)
             call = f"{name}({', '.join(arguments)})" if arguments else name
-            if can_be_tried(action):
+            if TriableActionCall.fits(action):
                 call += " with dry_run"
             calls.append(f"{call} asks for {' and '.join(action.asks_for)}" if action.asks_for else call)
         if calls:

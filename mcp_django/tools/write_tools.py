@@ -17,7 +17,7 @@ from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..differences.bulk_writes import BulkDeletion, BulkUpdate
 from ..differences.named_rows import NamedRows
-from ..differences.several_writes import SeveralWrites, Step
+from ..differences.several_writes import SeveralWrites
 from ..differences.write_calls import WriteCall
 from ..differences.writes import RowCreation, RowDeletion, RowUpdate, Write
 from ..emulation.picked_rows import Selection
@@ -293,7 +293,7 @@ class WriteRecords(WriteTool):
         steps = self._steps(request, given)
         return WriteCall(lambda: SeveralWrites(steps, self.name), given).run()
 
-    def _steps(self, request: MCPRequest, given: Arguments) -> list[Step]:
+    def _steps(self, request: MCPRequest, given: Arguments) -> list[SeveralWrites.Step]:
         """Return the writes to make; raise ``ToolError`` for what is none."""
         writes = json_or_text(given.get("writes"))
         most = SeveralWrites.MAX_STEPS
@@ -313,7 +313,7 @@ class WriteRecords(WriteTool):
             steps.append(step)
         return steps
 
-    def _step(self, request: MCPRequest, given: Any) -> Step:
+    def _step(self, request: MCPRequest, given: Any) -> SeveralWrites.Step:
         tool = OPERATIONS.get(str(given.get("op"))) if isinstance(given, Mapping) else None
         if tool is None:
             raise ToolError(f"op must be one of {', '.join(OPERATIONS)}: {EXAMPLE}. Nothing was changed.")
@@ -327,7 +327,7 @@ class WriteRecords(WriteTool):
         ref = given.get("ref", "")
         if not isinstance(ref, str) or (ref and tool.permission != "add"):
             raise ToolError("ref is a text that names the row of a create. Nothing was changed.")
-        return Step(model, arguments, lambda now: tool.write(model, Arguments(now), self.name), ref)
+        return SeveralWrites.Step(model, arguments, lambda now: tool.write(model, Arguments(now), self.name), ref)
 
 
 # What a step of ``write_records`` does, by the tool that does it alone.
