@@ -10,6 +10,7 @@ from mcp_django.approvals.rules import rule_book
 from mcp_django.differences.kept_changes import KeptChange
 from mcp_django.models import ApprovalRule, Change
 from mcp_django.server.kept_calls import KeptCallExecutor
+from mcp_django.testing import ToolCall
 from tests.factories import make_user
 
 DECIDES = "testapp.change_author"
@@ -44,3 +45,17 @@ def approve(manager: Any, number: int, at: Any = site) -> Change:
     KeptCallExecutor(KeptChange(change), at, request, manager.get_username(), approver=manager).run()
     change.refresh_from_db()
     return change
+
+
+def waits(call: ToolCall) -> int:
+    """Return the number of the request that a call waits with."""
+    assert call.is_error is False, call.text
+    assert call.structured is not None
+    assert call.structured.get("state") == "waiting", call.text
+    return int(call.structured["change"])
+
+
+def is_done(call: ToolCall) -> bool:
+    """Return whether a call was made at once; it must not have failed."""
+    assert call.is_error is False, call.text
+    return "state" not in (call.structured or {})
