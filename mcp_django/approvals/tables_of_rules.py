@@ -34,12 +34,16 @@ def named_models(rule: Rule) -> list[type[Model]]:
 
 def may_touch(rule: Rule, tables: Collection[str]) -> bool:
     """Return whether a write in these tables may write rows that a rule is about; also where nobody knows which."""
+    if _is_void(rule):
+        return False
     return not rule.labels or not tables or _tables(rule).are_among(tables)
 
 
 def writes_besides(rule: Rule, trial: Trial) -> bool:
     """Return whether a trial has written rows that a rule may be about, and that are not in its difference: hooks of
     the project wrote them."""
+    if _is_void(rule):
+        return False
     return any(_is_of(rule, word) for word in _tables(rule).words_besides(trial))
 
 
@@ -66,6 +70,11 @@ class TableGuard:
         if _is_of(rule, word):
             self.note(rule)
             raise Unforeseen
+
+
+def _is_void(rule: Rule) -> bool:
+    """Return whether none of the models that a rule names is there any more: it is about nothing then."""
+    return bool(rule.labels) and not named_models(rule)
 
 
 def _tables(rule: Rule) -> ModelTables:

@@ -352,6 +352,11 @@ def test_models_of_a_rule_that_are_gone_leave_the_others(caller: MCPClient, mana
     assert is_done(caller.call("update_record", **AUTHOR, pk=make_author().pk, values={"name": "B"}))
 
 
+def test_a_rule_of_which_all_models_are_gone_is_about_nothing(caller: MCPClient, manager: Any) -> None:
+    make_rule(labels=["testapp.gone", "nowhere.at"])
+    assert is_done(rename(caller, make_book("Dune")))
+
+
 # Functions
 
 
