@@ -48,7 +48,7 @@ Change.objects.filter(pk=made["failed"].pk).update(state="failed", by="admin", d
 made["late"] = review(4)
 Change.objects.filter(pk=made["late"].pk).update(expires=now - timedelta(hours=1))
 order = Order.objects.filter(status="paid").order_by("pk")[0]
-form = {"amount": "120.00", "reason": "Broken on arrival"}
+form = {"amount": "120.00", "reason": "damaged"}
 refund = {"model": "shop.order", "action": "refund", "pks": [str(order.pk)], "form": form}
 made["action"] = ask(boss, "run_action", rows=[order], permission="shop.change_order", rule_name="Refunds", **refund)
 made["own"] = ask(admin, "update_record", **given, **noted)

@@ -14,7 +14,7 @@ from tests.e2e.test_console import DAY, OURS, WIDTHS, screenshots
 THEMES = ["unfold", *whole(["jazzmin", "grappelli"])]
 PAGES = {
     "overview": ("overview/", "Calls by outcome"),
-    "calls": ("", "Calls found: 602"),
+    "calls": ("", "Calls found: 603"),
     "call": ("{call}/change/", "Where the time went"),
     "conversations": ("conversations/", "Calls of one session"),
     "conversation": ("conversations/?call={call}", "Its calls"),
@@ -24,6 +24,7 @@ PAGES = {
     "seen": ("seen/?user=warehouse", "query_records"),
     "try": ("try/?tool=query_records", "query_records"),
     "connect": ("connect/", "Claude"),
+    "approvals": ("approvals/", "Mine to decide"),
 }
 
 
