@@ -14,6 +14,8 @@ from tests.e2e.python_client import TIMEOUT, call, text_of
 from tests.e2e.servers import Server, manage, run_example
 from tests.e2e.test_confirmed_by_a_person import ERAS, TOKEN, connected
 
+# That these calls wait, and are made once, is seen by test_approved_by_another.py with more clients.
+pytestmark = pytest.mark.whole
 RULE = """
 from django.contrib.auth import get_user_model
 from mcp_django.models import ApprovalRule
