@@ -10,10 +10,15 @@ from mcp_django.approvals.rules import rule_book
 from mcp_django.differences.kept_changes import KeptChange
 from mcp_django.models import ApprovalRule, Change
 from mcp_django.server.kept_calls import KeptCallExecutor
-from mcp_django.testing import ToolCall
+from mcp_django.testing import MCPClient, ToolCall
 from tests.factories import make_user
+from tests.testapp.models import Book
 
 DECIDES = "testapp.change_author"
+BOOK = {"model": "testapp.book"}
+AUTHOR = {"model": "testapp.author"}
+ON_BOOKS: dict[str, Any] = {"labels": ["testapp.book"]}
+DEAR = {"price__gt": 100}
 
 
 def make_rule(name: str = "Big books", **values: Any) -> ApprovalRule:
@@ -59,3 +64,8 @@ def is_done(call: ToolCall) -> bool:
     """Return whether a call was made at once; it must not have failed."""
     assert call.is_error is False, call.text
     return "state" not in (call.structured or {})
+
+
+def rename(caller: MCPClient, book: Book, title: str = "New", **more: Any) -> ToolCall:
+    """Give a book another title, by the tool that does it."""
+    return caller.call("update_record", **BOOK, pk=book.pk, values={"title": title}, **more)

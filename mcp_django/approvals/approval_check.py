@@ -17,7 +17,6 @@ from django.db.models import Model
 
 from ..context.request import MCPRequest
 from ..differences.kept_changes import KeptChange
-from ..differences.model_tables import ModelTables
 from ..differences.trials import Trial
 from ..differences.writes import Write
 from ..differences.written_rows import WrittenRows
@@ -26,7 +25,7 @@ from ..exceptions import ToolError
 from ..models import ApprovalRule
 from .declared_rules import declared_rules
 from .rules import Rule, rules_in_force
-from .tables_of_rules import TableGuard, may_touch, named_models, writes_besides
+from .tables_of_rules import TableGuard, may_touch, named_models, tables_of, writes_besides
 
 Kind = ApprovalRule.Kind
 # What a rule calls what happens to a row.
@@ -62,7 +61,6 @@ class CallApproval:
         self.tool = tool
         self.arguments = arguments
         self.rules = rules
-        self.is_needed = False
         self.needed: list[Rule] = []
         self.rows: WrittenRows | None = None
         # Rules about rows that hooks turned out to write, and those that the check of a write has left out.
@@ -84,6 +82,11 @@ class CallApproval:
         # For each list of tools: without a frame for each exposure.
         is_declared = any(map(attrgetter("approval"), request.mcp.site.exposures.values()))
         return is_declared or any(rule.concerns(request) for rule in rules_in_force())
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether a rule applies that wants the yes of another person."""
+        return bool(self.needed)
 
     @property
     def rule(self) -> Rule:
@@ -116,7 +119,7 @@ class CallApproval:
         rules = [rule for rule in on_rows if rule in self._surprises or may_touch(rule, footprint.tables)]
         if rules and write.can_be_tried:
             self._left_out = []
-            return self._tried(on_rows, make)
+            return self.check_trial(make)
         # Whether hooks write the other rows is seen when they do.
         self._left_out = [rule for rule in on_rows if rule not in rules]
         self._conclude(self._planned(rules, write, footprint) if rules else [])
@@ -135,11 +138,6 @@ class CallApproval:
             self._conclude(self._met(rules, trial))
         return trial
 
-    def _tried(self, rules: Collection[Rule], make: Callable[[], Write]) -> Trial:
-        trial = Trial(make, lambda trial: self._see(rules, trial))
-        self._conclude(self._met(rules, trial))
-        return trial
-
     def _planned(self, rules: Iterable[Rule], write: Write, footprint: Any) -> list[Rule]:
         """Return the rules that apply to a write whose hooks must not run to try it: after it, nothing is known."""
         self.rows = WrittenRows.of_prepared(write, footprint.rows, footprint.using)
@@ -147,7 +145,7 @@ class CallApproval:
         found = []
         for rule in rules:
             # What happens to rows of other models is not known.
-            is_of_own = ModelTables(named_models(rule)).hold_only(write.exposure.model)
+            is_of_own = tables_of(rule).hold_only(write.exposure.model)
             if is_of_own and rule.kinds and kind not in rule.kinds:
                 continue
             is_unknown = not is_of_own or kind == Kind.CREATE or rule.condition.needs_after
@@ -270,8 +268,8 @@ class CallApproval:
                 raise ToolError(BLOCKED.format(rule.name))
         consent = self.request.mcp.consent
         if consent is None:
-            self.needed = list(rules)
-            self.is_needed = self.is_needed or bool(rules)
+            # Once a rule has applied, the call waits.
+            self.needed = list(rules) or self.needed
             return
         approver = consent.approver
         for rule in rules:
@@ -305,12 +303,12 @@ def _names_action(rule: Rule, model: type[Model], names: Collection[str], tool: 
 
 def _may_hold(rule: Rule, model: type[Model]) -> bool:
     """Return whether a rule is about all rows, or may be about those of a model."""
-    return not rule.labels or ModelTables(named_models(rule)).may_hold(model)
+    return not rule.labels or tables_of(rule).may_hold(model)
 
 
 def _concerns(rule: Rule, model: type[Model], kind: str) -> bool:
     """Return whether a call that does this to a row of a model may write rows that a rule is about."""
-    tables = ModelTables(named_models(rule))
+    tables = tables_of(rule)
     may_delete = kind in ("", Kind.DELETE.value)
     return tables.may_hold(model) or (may_delete and tables.may_go_with(model))
 

@@ -36,7 +36,7 @@ def may_touch(rule: Rule, tables: Collection[str]) -> bool:
     """Return whether a write in these tables may write rows that a rule is about; also where nobody knows which."""
     if _is_void(rule):
         return False
-    return not rule.labels or not tables or _tables(rule).are_among(tables)
+    return not rule.labels or not tables or tables_of(rule).are_among(tables)
 
 
 def writes_besides(rule: Rule, trial: Trial) -> bool:
@@ -44,7 +44,7 @@ def writes_besides(rule: Rule, trial: Trial) -> bool:
     the project wrote them."""
     if _is_void(rule):
         return False
-    return any(_is_of(rule, word) for word in _tables(rule).words_besides(trial))
+    return any(_is_of(rule, word) for word in tables_of(rule).words_besides(trial))
 
 
 class TableGuard:
@@ -63,7 +63,7 @@ class TableGuard:
         """Watch the statements of the block, on all databases."""
         with ExitStack() as stack:
             for rule in self.rules:
-                stack.enter_context(_tables(rule).watching(partial(self._written, rule)))
+                stack.enter_context(tables_of(rule).watching(partial(self._written, rule)))
             yield
 
     def _written(self, rule: Rule, word: str) -> None:
@@ -77,7 +77,8 @@ def _is_void(rule: Rule) -> bool:
     return bool(rule.labels) and not named_models(rule)
 
 
-def _tables(rule: Rule) -> ModelTables:
+def tables_of(rule: Rule) -> ModelTables:
+    """Return the tables of the models that a rule names."""
     return ModelTables(named_models(rule))
 
 

@@ -25,7 +25,9 @@ class ApprovalCheck(Protocol):
     All methods raise ``ToolError`` if a rule forbids the call.
     """
 
-    is_needed: bool
+    @property
+    def is_needed(self) -> bool:
+        """Whether a rule applies that wants the yes of another person."""
 
     def check_write(self, write: Any, footprint: Any, make: Callable[[], Any]) -> Any:
         """Check a prepared write, whose rows are in the footprint; ``make`` returns it anew, to try it.

@@ -15,8 +15,8 @@ from mcp_django.approvals.rules import rule_book
 from mcp_django.differences.trials import Trial
 from mcp_django.models import ApprovalRequest, ApprovalRule, Change
 from mcp_django.server import approval_calls
-from mcp_django.testing import MCPClient, ToolCall
-from tests.approval_rules import approve, is_done, make_manager, make_rule, waits
+from mcp_django.testing import MCPClient
+from tests.approval_rules import BOOK, DEAR, ON_BOOKS, approve, is_done, make_manager, make_rule, rename, waits
 from tests.approving import allow
 from tests.confirming import path_of, signed_in
 from tests.factories import make_book, make_superuser, make_user
@@ -24,11 +24,6 @@ from tests.service_account import ask_by_secret, make_account
 from tests.testapp.models import Book, Loan
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.one_server, pytest.mark.django_db]
-
-BOOK = {"model": "testapp.book"}
-AUTHOR = {"model": "testapp.author"}
-ON_BOOKS: dict[str, Any] = {"labels": ["testapp.book"]}
-DEAR = {"price__gt": 100}
 
 
 @pytest.fixture
@@ -44,10 +39,6 @@ def caller(root: Any) -> MCPClient:
 @pytest.fixture
 def manager() -> Any:
     return make_manager()
-
-
-def rename(caller: MCPClient, book: Book, title: str = "New", **more: Any) -> ToolCall:
-    return caller.call("update_record", **BOOK, pk=book.pk, values={"title": title}, **more)
 
 
 def due() -> Any:

@@ -19,17 +19,24 @@ from mcp_django import Ask, approval, site
 from mcp_django.models import ApprovalRequest, Change
 from mcp_django.testing import MCPClient, ToolCall
 from mcp_django.tools.action_tools import ActionTool, RunAction
-from tests.approval_rules import DECIDES, approve, is_done, make_manager, make_rule, waits
+from tests.approval_rules import (
+    AUTHOR,
+    BOOK,
+    DEAR,
+    DECIDES,
+    ON_BOOKS,
+    approve,
+    is_done,
+    make_manager,
+    make_rule,
+    rename,
+    waits,
+)
 from tests.confirming import tool_of
 from tests.factories import make_author, make_book, make_superuser
 from tests.testapp.models import AudioBook, Author, Book, Loan, Placement, Profile, Section, Shelf, Tag
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.one_server, pytest.mark.django_db]
-
-BOOK = {"model": "testapp.book"}
-AUTHOR = {"model": "testapp.author"}
-ON_BOOKS: dict[str, Any] = {"labels": ["testapp.book"]}
-DEAR = {"price__gt": 100}
 
 
 @pytest.fixture
@@ -45,10 +52,6 @@ def caller(root: Any) -> MCPClient:
 @pytest.fixture
 def manager() -> Any:
     return make_manager()
-
-
-def rename(caller: MCPClient, book: Book, title: str = "New", **more: Any) -> ToolCall:
-    return caller.call("update_record", **BOOK, pk=book.pk, values={"title": title}, **more)
 
 
 def due() -> Any:

@@ -14,17 +14,12 @@ from django.test import Client
 from mcp_django import approval
 from mcp_django.models import ApprovalRequest, Change
 from mcp_django.testing import MCPClient, ToolCall
-from tests.approval_rules import DECIDES, approve, make_manager, make_rule, waits
+from tests.approval_rules import AUTHOR, DECIDES, ON_BOOKS, approve, make_manager, make_rule, rename, waits
 from tests.confirming import path_of, signed_in, tool_of
 from tests.factories import make_author, make_book, make_superuser
 from tests.testapp.models import Book
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
-
-BOOK = {"model": "testapp.book"}
-AUTHOR = {"model": "testapp.author"}
-ON_BOOKS: dict[str, Any] = {"labels": ["testapp.book"]}
-DEAR = {"price__gt": 100}
 
 
 @pytest.fixture
@@ -40,10 +35,6 @@ def caller(root: Any) -> MCPClient:
 @pytest.fixture
 def manager() -> Any:
     return make_manager()
-
-
-def rename(caller: MCPClient, book: Book, title: str = "New", **more: Any) -> ToolCall:
-    return caller.call("update_record", **BOOK, pk=book.pk, values={"title": title}, **more)
 
 
 # Once
