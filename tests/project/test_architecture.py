@@ -43,6 +43,7 @@ sites routing decorators
 oauth
 subscriptions
 server
+tasks
 transports
 templatetags
 console
