@@ -412,6 +412,67 @@ class Change(models.Model):
         return f"change {self.pk}"
 
 
+class Task(models.Model):
+    """A call that goes on without its request: until it has ended, and from then on with its result.
+
+    Times are milliseconds since 1970 by the clock of the database, so that hosts whose clocks differ agree on them.
+    Like the log of calls, it has no foreign keys. The binary columns are sealed texts, which only
+    :mod:`mcp_django.tasks.stored_tasks` opens.
+    """
+
+    class State(models.TextChoices):
+        """The state of a task, as the protocol names it."""
+
+        WORKING = "working", _("working")
+        INPUT_REQUIRED = "input_required", _("waits for an answer")
+        COMPLETED = "completed", _("completed")
+        FAILED = "failed", _("failed")
+        CANCELLED = "cancelled", _("cancelled")
+
+    id = models.CharField(max_length=32, primary_key=True, help_text="128 random bits, in hexadecimal.")
+    state = models.CharField(_("state"), max_length=14, choices=State.choices, default=State.WORKING)
+    created = models.BigIntegerField(_("created"), db_index=True)
+    updated = models.BigIntegerField(help_text="When its state or progress last changed.")
+    ended = models.BigIntegerField(null=True)
+    expires = models.BigIntegerField(db_index=True, help_text="Until when its result can be read.")
+    handed = models.BigIntegerField(help_text="When its id was last given to the engine.")
+    began = models.BigIntegerField(null=True, help_text="When a worker last took it.")
+    lease = models.BigIntegerField(null=True, help_text="Until when its worker has it; null while no worker does.")
+    attempt = models.PositiveIntegerField(default=0, help_text="How often a worker has taken it.")
+    timeout = models.FloatField(help_text="Seconds that one run may take.")
+    atomic = models.BooleanField(default=False, help_text="Its work is one transaction, with the end of the task.")
+    idempotent = models.BooleanField(default=False, help_text="Its author says that it can be done twice.")
+    message = models.CharField(_("progress"), max_length=200, blank=True, help_text="In the words of its author.")
+    progress = models.FloatField(null=True)
+    total = models.FloatField(null=True)
+    outcome = models.CharField(_("reason"), max_length=200, blank=True, help_text="Why it failed or was cancelled.")
+    user = models.CharField(max_length=64, blank=True, help_text="Their primary key as text.")
+    username = models.CharField(_("user"), max_length=100, blank=True)
+    client_id = models.CharField(max_length=255, blank=True)
+    client_name = models.CharField(_("client"), max_length=100, blank=True)
+    site = models.CharField(max_length=100, blank=True)
+    resource = models.CharField(max_length=255, blank=True, help_text="The URL of the endpoint.")
+    tool = models.CharField(_("tool"), max_length=100)
+    model = models.CharField(_("model"), max_length=100, blank=True)
+    action = models.CharField(_("action"), max_length=100, blank=True)
+    call = models.CharField(max_length=32, help_text="The call that became it, as in the log of calls.")
+    run = models.CharField(max_length=32, blank=True, help_text="Its last run, as in the log of calls.")
+    key = models.CharField(max_length=64, null=True, unique=True, help_text="The digest of its idempotency key.")
+    arguments = models.CharField(max_length=64, blank=True, help_text="The digest of its arguments.")
+    kept = models.BinaryField(default=b"", help_text="The call, with all that it needs to run.")
+    asked = models.BinaryField(default=b"", help_text="What it asked, and the answers.")
+    result = models.BinaryField(default=b"", help_text="Its result, or its error.")
+
+    class Meta:
+        verbose_name = _("task")
+        verbose_name_plural = _("tasks")
+        default_permissions = ("view", "change")
+        indexes: ClassVar = [models.Index(fields=["user", "state"], name="mcp_task_user")]
+
+    def __str__(self) -> str:
+        return f"{self.tool} {self.id[:6]}…"
+
+
 class ApprovalRule(models.Model):
     """A rule on calls that change something: they wait for the yes of another person, or are refused.
 

@@ -20,6 +20,8 @@ from ..conf import settings
 from ..exceptions import Cancelled, InsufficientScope
 from ..protocol.client_requests import ClientRequest, Limits
 from ..protocol.headers import ParamHeader, RequestHeaders
+from ..protocol.tasks import EXTENSION
+from ..protocol.versions import Revisions
 from .call_record import CallRecord
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from .call_restrictions import Narrowing
     from .questions import Answers
     from .sampling_and_roots import Root, Sampled
+    from .task_desk import CurrentTask, TaskDesk
 
 # Seconds between two progress reports of one call.
 PROGRESS_INTERVAL: Final = 0.02
@@ -92,7 +95,9 @@ class MCPContext:
     transport without headers. ``record`` is the call's record for those who run the site, and ``off`` what they have
     switched off (an ``Off`` of ``operating.switches``), None for nothing. ``consent`` is the yes of a person under
     which the call runs (a ``Consent`` of ``context.person_consent``), None without one. ``approvals`` are the approval
-    rules that may concern the call (an ``ApprovalCheck`` of ``context.approval_checks``), None for none.
+    rules that may concern the call (an ``ApprovalCheck`` of ``context.approval_checks``), None for none. ``tasks`` are
+    the caller's (a ``TaskDesk`` of ``context.task_desk``), None where there are none, and ``task`` is the one as which
+    the call runs, None for a call in its request.
     ``close_stream()`` closes the connection of a call whose client will come back for the answer (2025-11-25,
     basic/transports), and does nothing otherwise.
     """
@@ -113,6 +118,8 @@ class MCPContext:
     off: Any = None
     consent: Any = None
     approvals: "ApprovalCheck | None" = None
+    tasks: "TaskDesk | None" = None
+    task: "CurrentTask | None" = None
     cancelled: bool = False
     last_progress: float | None = None
     told_at: float = 0.0
@@ -151,6 +158,23 @@ class MCPContext:
         """Raise ``InsufficientScope`` unless the token of this MCP request has all the scopes."""
         if not self.scopes.issuperset(scopes):
             raise InsufficientScope(scopes)
+
+    @property
+    def takes_tasks(self) -> bool:
+        """Whether the client of this MCP request can be given a task in place of a result: it has said so with the
+        request itself."""
+        extensions = self.capabilities.get("extensions")
+        return self.version in Revisions.MODERN and isinstance(extensions, Mapping) and EXTENSION in extensions
+
+    def begin_work(self, options: Any = None, rows: int = 0, using: str = "") -> None:
+        """Say that the work of the call begins here: all has been asked and checked, and nothing is written yet.
+
+        ``options`` are the ``TaskOptions`` of a tool or action that can be a task, None for any other. ``rows`` is the
+        number of rows of a write. ``using`` is the database whose one transaction the whole work is, "" if it is none.
+        Raises ``BecomesTask`` if the call goes on as a task.
+        """
+        if self.tasks is not None:
+            self.tasks.begin_work(options, rows, using)
 
     def progress(self, done: float, total: float | None = None, message: str = "") -> None:
         """``request.mcp.progress``: report to the client how far the request is, in units of the caller's choice.
