@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .context.tool_results import ToolResult
-    from .decorators import action, approval, prompt, register, register_viewset, resource, tool
+    from .decorators import action, approval, prompt, register, register_viewset, resource, task, tool
     from .emulation.admin_exposure import AdminExposure
     from .exceptions import AlreadyRegistered, Declined, NotRegistered, ToolError
     from .exposures.model_exposure import ModelExposure
@@ -50,13 +50,14 @@ __all__ = [
     "register_viewset",
     "resource",
     "site",
+    "task",
     "tool",
 ]
 
 # The modules of the public names, as in the imports for type checkers above.
 _NAMES = {
     "context.tool_results": "ToolResult",
-    "decorators": "action approval prompt register register_viewset resource tool",
+    "decorators": "action approval prompt register register_viewset resource task tool",
     "emulation.admin_exposure": "AdminExposure",
     "exceptions": "AlreadyRegistered Declined NotRegistered ToolError",
     "exposures.model_exposure": "ModelExposure",

@@ -1,5 +1,5 @@
-"""What ``mcp.py`` declares with: ``register``, ``register_viewset``, ``tool``, ``resource``, ``prompt``, ``action`` and
-``approval``."""
+"""What ``mcp.py`` declares with: ``register``, ``register_viewset``, ``tool``, ``resource``, ``prompt``, ``action``,
+``approval`` and ``task``."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from .sites import site as default_site
 if TYPE_CHECKING:
     from .context.request import MCPRequest
     from .exposures.declared_approvals import Approval
+    from .exposures.declared_tasks import TaskOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 E = TypeVar("E", bound=type[ModelExposure])
@@ -110,15 +111,18 @@ def action(
 
     ``permissions`` are those of the exposure that a caller needs, by the names of its ``has_*_permission``. A
     destructive action shows what it would do and waits for a confirmation. A generator, which yields its progress, also
-    runs if it is called without MCP, such as by the admin.
+    runs if it is called without MCP, such as by the admin. ``task`` is True, or an ``mcp.task()``: the action may go on
+    as a task.
 
     Raises:
-        ImproperlyConfigured: the permissions are text.
+        ImproperlyConfigured: the permissions are text, or the options do not go together.
     """
     if isinstance(permissions, str):
         raise ImproperlyConfigured(f'permissions of an action must be a list such as ["change"], not {permissions!r}.')
     from .exposures.declared_actions import ActionOptions
+    from .exposures.declared_tasks import TaskOptions
 
+    task = TaskOptions.of_action(options.pop("task", None), atomic=options.get("atomic", True))
     approval = options.pop("approval", ())
     # Frozen, as the options are.
     approvals = tuple(approval) if isinstance(approval, (list, tuple)) else (approval,)
@@ -130,6 +134,7 @@ def action(
             description=description,
             destructive=destructive,
             approval=approvals,
+            task=task,
             **options,
         )
         return function
@@ -155,6 +160,18 @@ def approval(
     from .exposures.declared_approvals import Approval
 
     return Approval(when=when, permission=permission, group=group, name=name, rows_above=rows_above, hours=hours)
+
+
+def task(*, timeout: float | None = None, atomic: bool = False, required: bool = False) -> TaskOptions:
+    """Return how calls run that may go on as tasks, for the option ``task`` of a tool or an action; see
+    :class:`~mcp_django.exposures.declared_tasks.TaskOptions`.
+
+    Raises:
+        ImproperlyConfigured: ``timeout`` is not a number above 0.
+    """
+    from .exposures.declared_tasks import TaskOptions
+
+    return TaskOptions(timeout=timeout, atomic=atomic, required=required)
 
 
 def _runs_anywhere(method: F) -> F:

@@ -23,6 +23,7 @@ from ..emulation.admin_actions import AdminAction
 from ..emulation.admin_exposure import AdminExposure
 from ..emulation.history_model import HistoryRows
 from ..exposures.declared_actions import FunctionAction
+from ..exposures.declared_tasks import TaskOptions
 from ..exposures.model_exposure import ModelExposure, is_djangos
 from ..orm.fields import kind_of, resolve_path
 from ..orm.ordering import DeclaredOrdering
@@ -205,10 +206,16 @@ def _check_options(exposure: ModelExposure) -> Iterator[CheckMessage]:
         if not isinstance(value, bool):
             text = f"{where.__name__}.{option} is {value!r}, which is neither True nor False."
             yield problem("E023", text, f"Write {option} = False, or leave it out.", where)
-    options = [exposure.confirm, *(_confirm_of(exposure, name) for name in exposure.options.action_names())]
-    for value in options:
+    names = exposure.options.action_names()
+    for value in (exposure.confirm, *(_declared_of(exposure, name, "confirm") for name in names)):
         if wrong := wrong_confirmer(value):
             yield problem("E023", f"confirm of {where.__name__}, or of one of its actions, is {value!r}.", wrong, where)
+    for name in names:
+        atomic = _declared_of(exposure, name, "atomic") is not False
+        try:
+            TaskOptions.of_action(_declared_of(exposure, name, "task"), atomic=atomic)
+        except ImproperlyConfigured as error:
+            yield problem("E023", f"The action {exposure.label}/{name}: {error}", "Until then it is no task.", where)
     lookups: Any = exposure.filter_fields or {}
     if not isinstance(lookups, Mapping) or any(isinstance(given, str) for given in lookups.values()):
         text = f"{where.__name__}.filter_fields is {lookups!r}, which is not a dict of lists."
@@ -233,11 +240,11 @@ def _check_options(exposure: ModelExposure) -> Iterator[CheckMessage]:
                 yield problem("W024", text, meant.strip(), where)
 
 
-def _confirm_of(exposure: ModelExposure, name: str) -> Any:
-    """Return what an action declares of who confirms it."""
+def _declared_of(exposure: ModelExposure, name: str, option: str) -> Any:
+    """Return what an action declares as an option, by the decorator or an attribute; None for nothing."""
     function = getattr(exposure, name, None) or getattr(exposure.model_admin, name, None)
     declared = getattr(function, "mcp_action", None)
-    return getattr(function, "mcp_confirm", getattr(declared, "confirm", None))
+    return getattr(function, f"mcp_{option}", getattr(declared, option, None))
 
 
 def _check_hooks(exposure: ModelExposure) -> Iterator[CheckMessage]:

@@ -264,6 +264,20 @@ SECTIONS: Final[dict[str, dict[str, Setting]]] = {
             "`tools`, `prompts`, `resources`, `templates`, `read`, `discover`",
         ),
     },
+    "Long work": {
+        "TASK_ROWS": Setting(
+            500,
+            whole(0).or_none("no write becomes a task for its rows"),
+            "Writes of more rows go on [as tasks](tasks.md), for clients that declare that they take tasks. `None`: no "
+            "write does",
+        ),
+        "TASK_TIMEOUT": Setting(
+            3600,
+            number(),
+            "Seconds that one run of a [task](tasks.md) can take, unless its tool has a limit of its own. "
+            "`CALL_TIMEOUT` does not hold for tasks",
+        ),
+    },
     "Operating": {
         "EVENTS": Setting(
             "default",

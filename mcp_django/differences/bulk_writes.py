@@ -43,6 +43,10 @@ class BulkWrite(Write):
         """The rows of the prepared write."""
         return self.selection.rows
 
+    @property
+    def many(self) -> int:
+        return len(self.rows)
+
     def prepare(self) -> None:
         self.request.go_to(self.exposure, "changelist")
         self.lock(self._select)

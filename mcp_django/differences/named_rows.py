@@ -70,6 +70,10 @@ class NamedRows(Write):
     def bound(self) -> Mapping[str, Any]:
         return {"model": self.exposure.label, "rows": self.given, "by": self.by, "create": self.create_missing}
 
+    @property
+    def many(self) -> int:
+        return len(self.rows)
+
     def prepare(self) -> None:
         self.request.go_to(self.exposure, "changelist")
         self.rows = [self._named(given) for given in self.given]

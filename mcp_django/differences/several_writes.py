@@ -98,6 +98,10 @@ class SeveralWrites(Write):
     def targets(self) -> Sequence[Target]:
         return [target for write in self.writes for target in write.targets]
 
+    @property
+    def many(self) -> int:
+        return len(self.trial.write.targets)
+
     def prepare(self) -> None:
         """Find out by trying whether the writes ask. Nothing of that is left, also where they go on at once."""
         if self.tries:

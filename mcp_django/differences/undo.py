@@ -80,6 +80,10 @@ class Undo(Write):
         # No hook of the project runs.
         return True
 
+    @property
+    def many(self) -> int:
+        return self.restored
+
     def prepare(self) -> None:
         if settings.READ_ONLY:
             raise NotPermitted("This server only reads at present. Nothing was changed.")

@@ -97,6 +97,7 @@ class WriteCall:
             trial = approvals.check_write(write, footprint, self.make) if approvals is not None else None
             if self.is_asked and (asked := self._asked(footprint, trial)):
                 return asked
+            self.request.mcp.begin_work(rows=write.many, using=self.using)
             with approvals.guard() if approvals is not None else nullcontext():
                 return ToolResult(structured=self.perform(footprint))
 

@@ -70,6 +70,7 @@ class Write:
     says that the write was done. ``kept_rows`` are the rows of a performed write as the caller sees them, to be kept
     with it, and ``summary`` is the same in one line. ``undoes`` is the change that the write takes back. With
     ``names_late``, rows are named when others were written already: some of them may have been made by the write.
+    ``many`` is the number of rows of a prepared write of many rows, by which it may go on as a task.
     """
 
     permission: ClassVar[Permission]
@@ -85,6 +86,10 @@ class Write:
     summary = ""
     undoes: Change | None = None
     names_late: ClassVar = False
+
+    @property
+    def many(self) -> int:
+        return 0
 
     def __init__(self, model: ModelAccess, tool: str) -> None:
         self.model = model

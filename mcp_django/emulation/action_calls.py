@@ -35,6 +35,7 @@ from ..protocol.content import Content, ResourceLink
 from ..schema.json_values import to_jsonable
 from ..signals import rows_changed
 from .action_responses import MAX_PAGE_TEXT, ActionPage, own_view, read_response
+from .admin_actions import AdminAction
 from .hidden_values import HiddenValues
 from .history import Journal, has_history
 from .html_forms import Pair
@@ -305,6 +306,8 @@ class ActionCall:
         exposure = self.exposure
         rows = self.rows
         self._check_answers(values)
+        if page is not None or not (needs_page or self._shows_page):
+            self._begin_work()
         if page is not None and page.selected is not None:
             posted = frozenset(page.selected)
             rows = [row for row in rows if str(row.pk) in posted]
@@ -345,6 +348,18 @@ class ActionCall:
                 rows_changed.send(sender=exposure.model, rows=rows)
             outcome = self.kept(outcome)
         return outcome
+
+    @property
+    def _shows_page(self) -> bool:
+        """Whether the action says that it first shows a page: that is not yet its work."""
+        return isinstance(self.action, AdminAction) and self.action.declares_page
+
+    def _begin_work(self) -> None:
+        """Say that the action is about to do its work, which may go on as a task."""
+        options = self.action.options.task
+        if options is not None and not self.tries:
+            using = router.db_for_write(self.exposure.model) if self.action.atomic else ""
+            self.request.mcp.begin_work(options, using=using)
 
     def _check_answers(self, values: Mapping[str, Any]) -> None:
         """Raise ``ToolError`` if the answers of the client's user make the call one that waits for another person: it

@@ -4,9 +4,9 @@ An action can have attributes: ``mcp_destructive`` (False: it is harmless and ne
 confirmation, also with the view permission alone), ``mcp_confirm`` (who confirms it), ``mcp_read_only`` (it changes
 nothing), ``mcp_atomic = False`` (it manages its own transactions), ``mcp_dry_run`` (True: it may run to show what it
 would do, in a transaction that is rolled back), ``mcp_approval`` (an ``mcp.approval()``: which runs wait for the yes of
-another person), ``mcp_file`` (True: it can hand out files and texts with columns that
-the exposure hides), ``mcp_form`` (the form class of its intermediate page; None, like ``-> None``, says that it has no
-such page).
+another person), ``mcp_task`` (True, or an ``mcp.task()``: its runs may go on as tasks), ``mcp_file`` (True: it can hand
+out files and texts with columns that the exposure hides), ``mcp_form`` (the form class of its intermediate page; None,
+like ``-> None``, says that it has no such page).
 """
 
 import inspect
@@ -15,7 +15,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from django.contrib.admin.utils import model_format_dict
-from django.core.exceptions import ValidationError
+from django.core.exceptions import ImproperlyConfigured, ValidationError
 from django.db.models import QuerySet
 from django.forms import CharField, Field, Form
 
@@ -23,6 +23,7 @@ from ..context.request import MCPRequest
 from ..exceptions import ToolError
 from ..exposures.declared_actions import Action, ActionOptions
 from ..exposures.declared_approvals import Approval
+from ..exposures.declared_tasks import TaskOptions
 from ..operating.query_comments import reading
 from ..orm.tool_arguments import Arguments
 from ..schema.form_schemas import FormSchema
@@ -55,8 +56,13 @@ class AdminAction(Action):
     @property
     def has_form(self) -> bool:
         """Whether the admin action may ask with a form or a page."""
-        declared = getattr(self.function, "mcp_form", None) is not None and not self.only_looks
+        declared = self.declares_page and not self.only_looks
         return super().has_form or declared or self.may_show_a_page
+
+    @property
+    def declares_page(self) -> bool:
+        """Whether the admin action says that it shows a page before it does anything."""
+        return getattr(self.function, "mcp_form", None) is not None
 
     @property
     def may_show_a_page(self) -> bool:
@@ -80,8 +86,7 @@ class AdminAction(Action):
     @property
     def asks_by_page(self) -> bool:
         """Whether the page that the admin action declares confirms it. A result without it can be undone."""
-        declared = getattr(self.function, "mcp_form", None) is not None
-        return declared and self.options.destructive is None and self.atomic
+        return self.declares_page and self.options.destructive is None and self.atomic
 
     @cached_property
     def fields(self) -> Mapping[str, Field | None]:
@@ -172,4 +177,14 @@ def _admin_options(function: Callable[..., Any]) -> ActionOptions:
         confirm=getattr(function, "mcp_confirm", None),
         approval=Approval.listed(getattr(function, "mcp_approval", None)),
         dry_run=getattr(function, "mcp_dry_run", False),
+        task=_task_of(function),
     )
+
+
+def _task_of(function: Callable[..., Any]) -> TaskOptions | None:
+    """Return the options of an admin action's tasks, None for none. The system checks report what is wrong."""
+    declared = getattr(function, "mcp_task", None)
+    try:
+        return TaskOptions.of_action(declared, atomic=getattr(function, "mcp_atomic", True))
+    except ImproperlyConfigured:
+        return None

@@ -18,7 +18,7 @@ from .page_requests import said
 # Maximum characters of what the admin says of a failed transition.
 MAX_SAID: Final = 500
 # What an author can declare of an action, by attributes.
-DECLARED: Final = ("allowed_permissions", "mcp_destructive", "mcp_read_only", "mcp_atomic", "mcp_form")
+DECLARED: Final = ("allowed_permissions", "mcp_destructive", "mcp_read_only", "mcp_atomic", "mcp_form", "mcp_task")
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,10 +21,10 @@ class ActionOptions:
     """The options of a declared action on selected rows, by which its :class:`Action` decides who can run it, and how.
 
     ``permissions`` are names for ``has_<name>_permission``; as in the admin, a caller needs one of them, here for every
-    selected row. ``destructive``: True asks before the action runs, False declares it harmless. None, which an
-    action of an admin has that says nothing, asks unless the action needs only the view permission.
-    ``atomic`` runs the action in one transaction. ``asks`` says that it uses ``request.mcp.ask()``. ``confirm`` says
-    who confirms it, ``approval`` which runs another person approves, ``dry_run`` that it may run to be tried.
+    selected row. ``destructive``: True asks before the action runs, False declares it harmless. None, which an action
+    of an admin has that says nothing, asks unless the action needs only the view permission. ``atomic`` runs the action
+    in one transaction. ``asks`` says that it uses ``request.mcp.ask()``. ``confirm`` says who confirms it, ``approval``
+    which runs another person approves, ``dry_run`` that it may run to be tried, ``task`` how it may become a task.
     """
 
     permissions: tuple[str, ...] = ("change",)
@@ -36,6 +36,7 @@ class ActionOptions:
     confirm: Any = None
     dry_run: bool = False
     approval: Sequence[Any] = ()
+    task: Any = None
 
 
 class Action:
@@ -119,8 +120,7 @@ class Action:
         return bool(request.user.has_perm(codename))
 
     def validate(self, request: MCPRequest, arguments: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Any]]:
-        """Validate the arguments of the declared action; return them, and the entries that a browser would post. Raises
-        ``ToolError`` if an argument is unknown, missing or not valid."""
+        """Validate the arguments; return them, and the entries that a browser would post. Raises ``ToolError``."""
         raise NotImplementedError
 
     @property

@@ -24,7 +24,7 @@ ANY: Final = ("name", "title", "description", "permissions", "permission", "scop
 OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "tool": (
         *(*ANY, "read_only", "destructive", "idempotent", "open_world"),
-        *("input_schema", "structured", "asks", "confirm", "approval", "dry_run", "meta"),
+        *("input_schema", "structured", "asks", "confirm", "approval", "dry_run", "task", "meta"),
     ),
     "prompt": (*ANY, "complete"),
     "resource": (*ANY, "mime_type", "size", "complete", "ttl_ms", "public"),
@@ -61,8 +61,11 @@ def look(kind: str, function: Callable[..., Any], options: Mapping[str, Any]) ->
     )
     if kind == "tool":
         check_tool_name(found)
-        if options.get("dry_run") and inspect.iscoroutinefunction(function):
+        is_async = inspect.iscoroutinefunction(function)
+        if options.get("dry_run") and is_async:
             raise ImproperlyConfigured(f"{found}: an async function cannot be tried (dry_run). Write it without async.")
+        if getattr(options.get("task"), "atomic", False) and is_async:
+            raise ImproperlyConfigured(f"{found}: an async function is not atomic. Write it without async.")
     return found
 
 

@@ -72,6 +72,8 @@ class ProjectFunction:
         self.confirm: Callable[[MCPRequest, Mapping[str, Any]], None] | None = None
         # Asks for the yes of another person in the same way, where a rule wants it.
         self.approve: Callable[[MCPRequest, Mapping[str, Any]], None] | None = None
+        # Called where the work of a call begins: all has been asked, and nothing is done yet.
+        self.begin: Callable[[MCPRequest], None] | None = None
         skipped = (*REQUEST, *self.asked.names)
         if input_schema is not None:
             self.arguments = ArgumentSchema.of_author(input_schema, function, skipped)
@@ -95,7 +97,7 @@ class ProjectFunction:
         """Call the project function with arguments validated against its signature, and pass its value to ``finish``.
 
         For an async function, return an awaitable of that; parts that may query the database then run in a thread.
-        Without ``confirms``, a call that is only tried is not confirmed.
+        Without ``confirms``, a call that is only tried is not confirmed, and never goes on as a task.
 
         Raises:
             ToolError: the arguments are wrong, or the function raised one of Django's exceptions to refuse.
@@ -106,6 +108,8 @@ class ProjectFunction:
         with speaking_plainly():
             given = self.arguments.validate(arguments, request)
             given |= self.checked_answers(request, given) if confirms else self.asked.answers(request, given)
+            if confirms and self.begin is not None:
+                self.begin(request)
             with request.mcp.record.in_own_code():
                 value = self.function(request, **given)
             return finish(value)
@@ -157,6 +161,8 @@ class ProjectFunction:
             if self.asked.items or self.confirm is not None or request.mcp.approvals is not None:
                 # A form may query the database.
                 given |= await sync_to_async(self.checked_answers)(request, given)
+            if self.begin is not None:
+                self.begin(request)
             with request.mcp.record.in_own_code():
                 value = await self.function(request, **given)
             # The label of a row may need a query.

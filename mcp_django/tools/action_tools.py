@@ -19,6 +19,7 @@ from ..emulation.picked_rows import Selection
 from ..exceptions import NotFound, NotPermitted, ToolError
 from ..exposures.declared_actions import Action
 from ..exposures.declared_approvals import Approval
+from ..exposures.declared_tasks import TaskOptions
 from ..exposures.model_exposure import ModelExposure
 from ..orm.access import ModelAccess, access_of
 from ..orm.nearest_names import Misnamed
@@ -66,6 +67,7 @@ class ActionTool(Tool):
         )
         self.read_only = action.read_only
         self.destructive = action.destructive
+        self.task = action.options.task
         self.scopes = frozenset({Scope.READ if action.read_only else Scope.WRITE})
         parameters: Mapping[str, Any] = action.schema.get("properties", {})
         self.parameters = frozenset(parameters)
@@ -295,6 +297,14 @@ class RunAction(Tool):
         except (NotFound, ToolError):
             return ()
         return action.options.approval
+
+    def declared_task(self, request: MCPRequest, arguments: Mapping[str, Any]) -> TaskOptions | None:
+        """Return how the action that a call runs may go on as a task."""
+        try:
+            action = _find_action(Arguments(arguments).model(request), arguments.get("action"))
+        except (NotFound, ToolError):
+            return None
+        return action.options.task
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         # Which actions take dry_run is in describe_model: a list of tools without such actions does not have it.

@@ -19,6 +19,7 @@ from ..scopes import Scope
 if TYPE_CHECKING:
     from ..context.request import MCPRequest
     from ..exposures.declared_approvals import Approval
+    from ..exposures.declared_tasks import TaskOptions
 
 # The argument under which a client may repeat a call that writes (``mcp_django.server.idempotency_keys``).
 IDEMPOTENCY_KEY: Final[Mapping[str, Any]] = {"type": "string", "description": "For safe retries"}
@@ -52,7 +53,8 @@ class Tool:
     the time limit of reads. ``example`` has arguments to show at the end of the description, which is
     ``description_by_person`` where only a person confirms calls. ``takes_reason`` announces the argument ``reason`` to
     callers whose calls may have to wait for another person, who is told it. ``permission`` is what the caller must be
-    allowed to do with at least one model: "view", "add", "change" or "delete" rows, or "run" actions.
+    allowed to do with at least one model: "view", "add", "change" or "delete" rows, or "run" actions. ``task`` says
+    that calls of the tool may go on as tasks, and how.
     """
 
     name: str
@@ -74,6 +76,7 @@ class Tool:
     takes_reason: bool = False
     reads_rows: bool = False
     permission: str = ""
+    task: TaskOptions | None = None
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -115,6 +118,11 @@ class Tool:
     def declared_approvals(self, request: MCPRequest, arguments: Mapping[str, Any]) -> Sequence[Approval]:
         """Return the approvals that are declared beside what a call of the tool runs, an action or a function."""
         return ()
+
+    def declared_task(self, request: MCPRequest, arguments: Mapping[str, Any]) -> TaskOptions | None:
+        """Return how a call of the tool may go on as a task, None if its author does not say so (base class:
+        ``task``)."""
+        return self.task
 
     def is_atomic(self, request: MCPRequest, arguments: Mapping[str, Any]) -> bool:
         """Return whether a tool's call runs in one transaction, undone when the call fails. The base class says no."""

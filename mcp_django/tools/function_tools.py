@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import orjson
 from django.core.exceptions import ImproperlyConfigured
+from django.db import router
 
 from ..conf import settings
 from ..context.confirmation import quoted
@@ -16,8 +17,11 @@ from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..exceptions import ToolError
 from ..exposures.declared_approvals import Approval
+from ..exposures.declared_tasks import TaskOptions
 from ..functions.asked_parameters import AskedParameters, finished
 from ..functions.project_function import ProjectFunction
+from ..models import Task
+from ..orm.database_writes import one_transaction, refusals
 from ..orm.tool_arguments import Arguments
 from ..protocol.content import Audio, Content, EmbeddedResource, Image, ResourceLink, Text
 from ..schema.json_values import to_jsonable
@@ -42,7 +46,9 @@ class FunctionTool(AskingTool):
     says who confirms a call, in place of the setting ``CONFIRM``. ``approval`` says which calls wait for the yes of
     another person: an ``mcp.approval()``, or a list of them. ``dry_run`` says that the function may run in a
     transaction that is rolled back, to show what it would do: it does nothing that the database does not undo. Such a
-    tool announces no schema of its results, which then have another form.
+    tool announces no schema of its results, which then have another form. ``task`` says that a call may go on as a task
+    when its request has ended: True, or an ``mcp.task()``. Such a tool announces no schema either. If it is also
+    ``idempotent``, its work may be run again by itself after its worker has died.
     """
 
     def __init__(
@@ -65,6 +71,7 @@ class FunctionTool(AskingTool):
         confirm: Any = None,
         approval: Any = None,
         dry_run: bool = False,
+        task: Any = None,
         meta: Mapping[str, Any] | None = None,
     ) -> None:
         self.name = name or function.__name__
@@ -86,9 +93,12 @@ class FunctionTool(AskingTool):
             raise ImproperlyConfigured(f"confirm of the tool {self.name} is {confirm!r}. {wrong}")
         self.confirmed_by = confirm
         self.dry_run = dry_run and not read_only
+        self.task = TaskOptions.read(task)
         self.input_schema = self._read_schema(asks)
         self.approval = approval
         self.function.approve = self._confirm
+        if self.task is not None:
+            self.function.begin = self._begin_work
         if self.confirms:
             self.function.confirm = self._confirm
         self.idempotent = idempotent
@@ -105,7 +115,7 @@ class FunctionTool(AskingTool):
         self.result_schema: Mapping[str, Any] | None = None
         if structured or (structured is None and not is_plain):
             self.result_schema = self.returns.schema
-        if not self.dry_run:
+        if not self.dry_run and self.task is None:
             self.output_schema = self.result_schema
 
     def _read_schema(self, asks: bool) -> Mapping[str, Any]:
@@ -167,7 +177,23 @@ class FunctionTool(AskingTool):
             if not self.dry_run:
                 raise ToolError(UNTRIED.format("tool"))
             return self._tried(request, own)
-        return self.function.call(request, own, lambda value: self.bounded(self.to_result(finished(request, value))))
+        if self.task is not None and self.task.atomic:
+            with refusals(), one_transaction(Task, request):
+                return self._run(request, own)
+        return self._run(request, own)
+
+    def is_atomic(self, request: MCPRequest, arguments: Mapping[str, Any]) -> bool:
+        return self.task is not None and self.task.atomic
+
+    def _run(self, request: MCPRequest, arguments: Mapping[str, Any]) -> ToolResult | Awaitable[ToolResult]:
+        return self.function.call(
+            request, arguments, lambda value: self.bounded(self.to_result(finished(request, value)))
+        )
+
+    def _begin_work(self, request: MCPRequest) -> None:
+        """Say that the function is about to do its work, which may go on as a task."""
+        assert self.task is not None
+        request.mcp.begin_work(self.task, using=router.db_for_write(Task) if self.task.atomic else "")
 
     def _tried(self, request: MCPRequest, arguments: Mapping[str, Any]) -> ToolResult:
         """Return what a call of the function tool would do, after it has been rolled back.
@@ -219,6 +245,8 @@ class FunctionTool(AskingTool):
         bound = f"Its result has {length} characters; at most {settings.RESULT_CHARS} are sent"
         if self.read_only:
             raise ToolError(f"{bound}: ask for less.")
+        if self.task is not None and self.task.atomic:
+            raise ToolError(f"{bound}. Nothing was changed: ask for less.")
         raise ToolError(f"The tool has done its work; do not call it again. {bound}.")
 
     def _structured(self, value: Any) -> ToolResult:

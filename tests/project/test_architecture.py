@@ -78,8 +78,8 @@ MAX_FILE_LINES = 700
 MAX_FUNCTION_LINES = 70
 
 PUBLIC_API = set(
-    "AdminExposure ModelExposure MCPSite action approval prompt register register_viewset resource site tool embed "
-    "notify_changed notify_list_changed Ask Roots Sample Declined "
+    "AdminExposure ModelExposure MCPSite action approval prompt register register_viewset resource site task tool "
+    "embed notify_changed notify_list_changed Ask Roots Sample Declined "
     "AlreadyRegistered NotRegistered ToolError Header Param "
     "Audio EmbeddedResource Image Message ResourceLink Text ToolResult".split()
 )
