@@ -39,6 +39,7 @@ from .declarations import FIRST_CHECKS, after_declarations, all_sites, check_ttl
 from .oauth import CHECKS as OAUTH_CHECKS
 from .oauth import DEPLOYMENT_CHECKS as OAUTH_DEPLOYMENT_CHECKS
 from .oauth import is_open_http
+from .tasks import CHECKS as TASK_CHECKS
 from .viewsets import DEPLOYMENT_CHECKS as VIEWSET_DEPLOYMENT_CHECKS
 
 # Keys of TELEMETRY that need an extra: the package that it installs, and the name of the extra.
@@ -413,6 +414,7 @@ def check_uploads() -> Iterator[CheckMessage]:
 
 
 CHECKS += [*FIRST_CHECKS, *map(after_declarations, (*DECLARATION_CHECKS, *APPROVAL_CHECKS, *OAUTH_CHECKS))]
+CHECKS += map(after_declarations, TASK_CHECKS)
 DEPLOYMENT_CHECKS += [*DECLARATION_DEPLOYMENT_CHECKS, *map(after_declarations, VIEWSET_DEPLOYMENT_CHECKS)]
 DEPLOYMENT_CHECKS += OAUTH_DEPLOYMENT_CHECKS
 

@@ -265,6 +265,13 @@ SECTIONS: Final[dict[str, dict[str, Setting]]] = {
         ),
     },
     "Long work": {
+        "TASK_BACKEND": Setting(
+            None,
+            TEXT.or_none("threads of the web server's own processes"),
+            "What runs calls that [go on as tasks](tasks.md#engines): the alias of a backend in Django's setting "
+            '`TASKS`, or the dotted name of a function that hands an id on, such as `"shop.celery.enqueue"`. `None`: '
+            "threads of the web server's own processes",
+        ),
         "TASK_ROWS": Setting(
             500,
             whole(0).or_none("no write becomes a task for its rows"),

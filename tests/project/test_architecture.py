@@ -60,8 +60,12 @@ DEPENDENCIES = set(
     "asgiref channels cryptography django jwcrypto mcp_types oauth2_provider oauthlib orjson pydantic "
     "rest_framework".split()
 )
-# What comes with an extra, and the one module that may import it: nothing else needs it.
-EXTRAS = {"opentelemetry": "operating/opentelemetry_spans.py", "prometheus_client": "operating/metrics.py"}
+# What comes with an extra, or with the project, and the one module that may import it: nothing else needs it.
+EXTRAS = {
+    "django_tasks": "tasks/django_task.py",
+    "opentelemetry": "operating/opentelemetry_spans.py",
+    "prometheus_client": "operating/metrics.py",
+}
 # pydantic is what mcp_types is made of: its errors say what is wrong with a message.
 PURE_DEPENDENCIES = {"mcp_types", "orjson", "pydantic"}
 # I/O, clock and scheduling.
