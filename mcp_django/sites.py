@@ -448,6 +448,13 @@ class MCPSite:
                     return found
         return [*found, *self._action_tools.listed(actions)]
 
+    def makes_tasks(self, request: MCPRequest) -> bool:
+        """Return whether one of the caller's tools is declared to go on as a task."""
+        declared = [tool for tool in self._tools.values() if tool.task is not None]
+        if any(self.get_tool(request, tool.name) is not None for tool in self._admitted(request, declared)):
+            return True
+        return bool(self._admitted(request, self._action_tools.becoming_tasks(request)))
+
     def get_tool(self, request: MCPRequest, name: str) -> Tool | None:
         """Return a tool of the site's registry if the caller's permissions admit it, whatever the token's scopes."""
         tool = self._declared_tool(name) or self._action_tools.named(request, name)

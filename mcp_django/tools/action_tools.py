@@ -15,6 +15,7 @@ from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..differences.action_trials import TriableActionCall
 from ..emulation.action_calls import ActionCall
+from ..emulation.admin_exposure import AdminExposure
 from ..emulation.picked_rows import Selection
 from ..exceptions import NotFound, NotPermitted, ToolError
 from ..exposures.declared_actions import Action
@@ -155,11 +156,13 @@ class ActionTools:
         self.site = site
         self._made: dict[tuple[Any, ...], ActionTool] = {}
         self._by_name: dict[str, tuple[ModelExposure, str]] | None = None
+        self._with_tasks: list[ModelExposure] | None = None
 
     def clear(self) -> None:
         """Forget all action tools, because the exposures of the site have changed."""
         self._made.clear()
         self._by_name = None
+        self._with_tasks = None
 
     def declared(self) -> Iterator[tuple[str, tuple[ModelExposure, str]]]:
         """Yield the name of each action tool of the site, with the exposure and the name of the action."""
@@ -171,6 +174,15 @@ class ActionTools:
         """Return the action tools that the caller may run on rows of the models."""
         found = [model.actions for model in models]
         return [self._tool(action) for actions in found for action in actions.values()]
+
+    def becoming_tasks(self, request: MCPRequest) -> list[ActionTool]:
+        """Return the caller's action tools that are declared to go on as tasks."""
+        exposures = self.site.exposures.values()
+        if self._with_tasks is None:
+            self._with_tasks = [exposure for exposure in exposures if _may_declare_task(exposure)]
+        models = (access_of(request)[exposure] for exposure in self._with_tasks)
+        tools = self.of_caller(model for model in models if model.may("view"))
+        return [tool for tool in tools if tool.task is not None]
 
     def named(self, request: MCPRequest, name: str) -> ActionTool | None:
         """Return the caller's action tool of this name."""
@@ -213,6 +225,20 @@ class ActionTools:
                 first.setdefault(text, tool.name)
             found.append(tool.referring(told) if told else tool)
         return found
+
+
+def _may_declare_task(exposure: ModelExposure) -> bool:
+    """Return whether an action of the exposure may go on as a task, for any caller."""
+    functions = [getattr(exposure, name, None) for name in exposure.actions]
+    if isinstance(exposure, AdminExposure):
+        if exposure.overrides("get_actions", "_get_base_actions"):
+            # Which actions there are is known for each caller alone.
+            return True
+        base: Any = exposure.model_admin
+        functions += [AdminExposure.action_parts(action)[0] for action in base._get_base_actions()]
+        functions += [button.function for button in exposure.options.buttons]
+    declared = [(getattr(function, "mcp_action", None), function) for function in functions]
+    return any(getattr(options, "task", None) or getattr(function, "mcp_task", None) for options, function in declared)
 
 
 def _find_action(model: ModelAccess, name: Any) -> Action:

@@ -10,6 +10,7 @@ from .connection_info import ConnectionInfo
 from .create_upload import CreateUpload
 from .describe_model import DescribeModel
 from .get_record import GetRecord
+from .get_task import GetTask
 from .list_models import ListModels
 from .query_records import QueryRecords
 from .undo_change import UndoChange
@@ -36,7 +37,7 @@ class ToolSet(Enum):
     # It is offered only with a storage for uploads.
     UPLOADS = (CreateUpload,)
     # They are offered only when they are useful, and a project's tool of the same name replaces them.
-    MODEST = (ConnectionInfo,)
+    MODEST = (ConnectionInfo, GetTask)
     # They are those that ChatGPT asks for, on sites that want them.
     CHATGPT = (Search, Fetch)
 
