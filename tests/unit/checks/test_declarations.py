@@ -20,7 +20,7 @@ from django.utils.crypto import get_random_string
 from django_filters import FilterSet
 from rest_framework.serializers import ModelSerializer
 
-from mcp_django import MCPSite, ModelExposure, action, site
+from mcp_django import MCPSite, ModelExposure, action, site, task
 from mcp_django.checks import declarations
 from mcp_django.checks.declarations import (
     _check_hooks,
@@ -360,6 +360,29 @@ def test_actions_that_can_be_tried_have_to_run_in_one_transaction(monkeypatch):
         ("mcp_django.W170", f"testapp.{name}/parts says that it can be tried, but manages its own transactions.")
         for name in ("book", "tag")
     }
+
+
+def test_actions_of_an_admin_that_declare_no_task_in_its_place_are_named(monkeypatch):
+    class Working(admin.ModelAdmin):
+        actions = ("late", "whole", "well")
+
+        def late(self, request, queryset) -> None: ...
+        def whole(self, request, queryset) -> None: ...
+        def well(self, request, queryset) -> None: ...
+
+        late.mcp_task = "yes"
+        whole.mcp_task, whole.mcp_atomic = task(atomic=True), False
+        well.mcp_task = task(atomic=True)
+
+    admin_site = admin.AdminSite("working")
+    admin_site.register(Book, Working)
+    made = MCPSite("working", admin_site=admin_site)
+    monkeypatch.setattr("mcp_django.checks.declarations.all_sites", lambda: [made])
+    found = [message for message in check_exposures() if message.id == "mcp_django.E023"]
+    assert [message.msg.partition(": ")[0] for message in found] == [
+        f"The action testapp.book/{name}" for name in ("late", "whole")
+    ]
+    assert "True, False or mcp.task(...), not 'yes'" in found[0].msg
 
 
 # Options of exposures
