@@ -24,9 +24,10 @@ from ...operating.daily_budgets import Budgets
 from ...orm.access import access_of
 from ...orm.nearest_names import singular
 from ...orm.query_limits import read_limits
-from ...protocol.errors import InvalidParams, ProtocolError
+from ...protocol.errors import InvalidParams, MissingClientCapability, ProtocolError
 from ...protocol.headers import ParamHeader
 from ...protocol.messages import encode
+from ...protocol.tasks import EXTENSION
 from ...protocol.versions import Revisions
 from ...runtime.missing_migrations import MissingTables
 from ...tools.base import Tool
@@ -85,6 +86,7 @@ def call_tool(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str, An
     if record.writes:
         Budgets(request).check_writes()
     arguments = dict(params.get("arguments") or {})
+    _check_takes_task(request, tool, arguments)
     if request.mcp.version in Revisions.MIRRORED and _mirrors(tool):
         ParamHeader.check_all(tool.input_schema, arguments, request.mcp.param_headers)
     asking: PersonRequest | None = None
@@ -144,6 +146,19 @@ def _unknown_tool(request: MCPRequest, name: str, arguments: Any) -> InvalidPara
     call = {"tool": near[0], "arguments": arguments or {}} if len(near) == 1 else None
     is_short = call is not None and len(encode(call)) <= RefusedCall.MAX_PROPOSAL
     return InvalidParams(f"Unknown tool: {name[:64]}{meant}", data={"next": call} if is_short else None)
+
+
+def _check_takes_task(request: MCPRequest, tool: Tool, arguments: Mapping[str, Any]) -> None:
+    """Raise unless the client takes tasks, where the author of the tool requires that."""
+    mcp = request.mcp
+    if mcp.takes_tasks or mcp.task is not None or mcp.consent is not None:
+        return
+    task = tool.declared_task(request, arguments)
+    if task is None or not task.required:
+        return
+    if mcp.version in Revisions.MODERN:
+        raise MissingClientCapability({"extensions": {EXTENSION: {}}})
+    raise InvalidParams(f"{tool.name} needs a client that supports {EXTENSION}")
 
 
 @lru_cache(maxsize=1024)

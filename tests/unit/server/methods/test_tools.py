@@ -5,9 +5,10 @@ import pytest
 from django.core.exceptions import PermissionDenied
 from mcp_types.methods import validate_server_result
 
-from mcp_django import MCPSite, ToolError
+from mcp_django import MCPSite, ToolError, task
 from mcp_django.exceptions import NotFound
 from mcp_django.protocol.errors import MissingClientCapability
+from mcp_django.protocol.tasks import EXTENSION
 from mcp_django.testing import MCPClient, MCPError
 from tests.factories import make_superuser, make_user
 
@@ -161,3 +162,28 @@ def test_a_site_without_models_lists_its_functions_alone():
     own = MCPSite("own")
     own.add_tool(greet, read_only=True)
     assert [tool.name for tool in own.function_tools()] == ["greet"]
+
+
+# Tools that only clients with tasks can call
+
+TAKES_TASKS = {"extensions": {EXTENSION: {}}}
+
+
+def required(request):
+    """Work."""
+    return "done"
+
+
+def test_a_tool_that_is_always_a_task_refuses_clients_that_take_none(tools):
+    tools(required, task=task(required=True))
+    with pytest.raises(MCPError) as refused:
+        MCPClient(make_superuser()).call("required")
+    assert refused.value.code == MissingClientCapability.code == -32021
+    assert refused.value.data == {"requiredCapabilities": TAKES_TASKS}
+
+
+@pytest.mark.parametrize("version", ALL[:-1])
+def test_a_tool_that_is_always_a_task_refuses_clients_of_older_revisions(tools, version):
+    tools(required, task=task(required=True))
+    with pytest.raises(MCPError, match="required needs a client that supports"):
+        MCPClient(make_superuser(), version=version, capabilities=TAKES_TASKS).call("required")
