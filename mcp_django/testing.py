@@ -17,6 +17,7 @@ from .oauth.resource_urls import resource_url
 from .oauth.stored_tokens import issue_token
 from .protocol.client_requests import ClientRequest
 from .protocol.eras import client_meta
+from .protocol.headers import NAME_SOURCES
 from .protocol.versions import Revisions
 from .schema.consent import ConsentForm
 from .scopes import Scope
@@ -113,7 +114,7 @@ class MCPClient:
             meta = client_meta(self.name, self.version, self.capabilities)
             sent["_meta"] = {**meta, **sent.get("_meta", {})}
             headers["Mcp-Method"] = method
-            if name := params.get("name") or params.get("uri"):
+            if name := params.get(NAME_SOURCES.get(method, "")):
                 headers["Mcp-Name"] = str(name)
         body = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": sent}
         return self.post(json.dumps(body), **headers)

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
+from .errors import InvalidParams
+from .messages import encode
 from .versions import Revisions
 
 # The first revision with ``mode`` and URLs in elicitation, and the first with tools and block lists in sampling.
@@ -197,6 +199,25 @@ def _block(block: Mapping[str, Any], version: str) -> Mapping[str, Any]:
 
 
 # Answers of the client
+
+# Maximum number and bytes of the answers that one request carries.
+MAX_RESPONSES: Final = 32
+MAX_RESPONSE_BYTES: Final = 64 * 1024
+
+
+def check_responses(responses: Any) -> None:
+    """Raise ``InvalidParams`` unless ``inputResponses``, the answers of a client by key, are an object within the
+    bounds. This is cheap; whether each is an answer of its kind is seen later."""
+    if not isinstance(responses, dict):
+        raise InvalidParams("Invalid params: inputResponses must be an object")
+    try:
+        is_long = len(responses) > MAX_RESPONSES or len(encode(responses)) > MAX_RESPONSE_BYTES
+    except TypeError:
+        raise InvalidParams("Invalid params: inputResponses has a number over 64 bits") from None
+    if is_long:
+        raise InvalidParams(
+            f"Invalid params: inputResponses has over {MAX_RESPONSES} members or {MAX_RESPONSE_BYTES} bytes"
+        )
 
 
 def _read_elicitation(found: dict[str, Any], version: str, params: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,14 @@ ANNOTATION: Final = "x-mcp-header"
 METHOD_HEADER: Final = "mcp-method"
 NAME_HEADER: Final = "mcp-name"
 # The member of ``params`` that Mcp-Name repeats, by method.
-NAME_SOURCES: Final[Mapping[str, str]] = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+NAME_SOURCES: Final[Mapping[str, str]] = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+    "tasks/get": "taskId",
+    "tasks/update": "taskId",
+    "tasks/cancel": "taskId",
+}
 PRIMITIVES: Final = ("string", "integer", "boolean")
 # Keywords whose values are data, and keywords that map names to schemas. Any other object or array holds schemas.
 DATA_KEYWORDS: Final = frozenset({"const", "default", "enum", "examples", "required", "type"})

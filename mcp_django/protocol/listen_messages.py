@@ -10,6 +10,7 @@ from typing import Any, Final
 from .eras import SERVER_KEY, Call
 from .errors import InvalidParams
 from .messages import Message, encode
+from .tasks import MAX_TASK_IDS, is_task_id
 
 SUBSCRIPTION_KEY: Final = "io.modelcontextprotocol/subscriptionId"
 # Kinds of lists, by the member of the filter that subscribes to their changes.
@@ -19,6 +20,7 @@ LISTS: Final[Mapping[str, str]] = {
     "resourcesListChanged": "resources",
 }
 URIS: Final = "resourceSubscriptions"
+TASKS: Final = "taskIds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,18 @@ class ListenMessages:
             raise InvalidParams(f"Invalid params: notifications.{URIS} must be a list of strings")
         lists = frozenset(kind for member, kind in LISTS.items() if wanted.get(member) is True)
         return lists, tuple(dict.fromkeys(uris))
+
+    @staticmethod
+    def read_task_ids(params: Mapping[str, Any]) -> tuple[str, ...]:
+        """Read the tasks that the filter of the request names, each one once (ext-tasks, Task Status Notifications).
+
+        Raises:
+            InvalidParams: they are no list of ids, or too many.
+        """
+        ids = params["notifications"].get(TASKS, [])
+        if not isinstance(ids, list) or len(ids) > MAX_TASK_IDS or not all(map(is_task_id, ids)):
+            raise InvalidParams(f"Invalid params: notifications.{TASKS} must be a list of at most {MAX_TASK_IDS} ids")
+        return tuple(dict.fromkeys(ids))
 
     def acknowledged(self, lists: Collection[str], uris: Sequence[str]) -> bytes:
         """Return the first message: the part of the filter that the server honours."""

@@ -6,11 +6,12 @@ from typing import Final
 from .handler_interface import Handler
 from .lifecycle_and_subscriptions import discover, initialize, listen, ping, set_log_level, subscribe, unsubscribe
 from .resources_and_prompts import complete, get_prompt, list_prompts, list_resources, list_templates, read_resource
+from .tasks import cancel_task, get_task, update_task
 from .tools import call_tool, list_tools
 
 __all__ = ["METHODS"]
 
-# The schema of each revision decides which methods it has, before this table is used.
+# The schema of each revision, and of its extension, decides which methods it has, before this table is used.
 METHODS: Final[Mapping[str, Handler]] = {
     "initialize": initialize,
     "ping": ping,
@@ -27,4 +28,7 @@ METHODS: Final[Mapping[str, Handler]] = {
     "resources/subscribe": subscribe,
     "resources/unsubscribe": unsubscribe,
     "subscriptions/listen": listen,
+    "tasks/get": get_task,
+    "tasks/update": update_task,
+    "tasks/cancel": cancel_task,
 }

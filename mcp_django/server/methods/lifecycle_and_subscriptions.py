@@ -9,8 +9,9 @@ from typing import Any, Final
 
 from ...conf import settings
 from ...context.request import MCPRequest, SessionState
-from ...protocol.errors import InvalidParams, ResourceNotFound
+from ...protocol.errors import InvalidParams, MissingClientCapability, ResourceNotFound
 from ...protocol.listen_messages import ListenMessages
+from ...protocol.tasks import EXTENSION, REQUIRED
 from ...protocol.versions import Revisions
 from ...scopes import Scope
 from ...subscriptions.subscribers import Subscription
@@ -47,7 +48,10 @@ def capabilities(request: MCPRequest) -> dict[str, Any]:
     if site.exposures_by_label or site.completers:
         supported["completions"] = {}
     supported["logging"] = {}
-    if extensions := [name for setting, name in EXTENSIONS.items() if getattr(settings, setting)]:
+    extensions = [name for setting, name in EXTENSIONS.items() if getattr(settings, setting)]
+    if request.mcp.tasks is not None and request.mcp.tasks.makes_tasks:
+        extensions.append(EXTENSION)
+    if extensions:
         supported["extensions"] = {name: {} for name in extensions}
     return supported
 
@@ -152,6 +156,9 @@ def listen(request: MCPRequest, params: Mapping[str, Any]) -> Listen:
     """
     request.mcp.require_scopes([Scope.READ])
     lists, uris = ListenMessages.read_filter(params)
+    # Tasks are not told of: their clients poll. One that asks for it must have declared them all the same.
+    if request.mcp.tasks is not None and ListenMessages.read_task_ids(params) and not request.mcp.takes_tasks:
+        raise MissingClientCapability(REQUIRED)
     if not settings.EVENTS:
         return Listen(frozenset(), ())
     Subscription.check_uris(uris)

@@ -40,7 +40,7 @@ def test_58_a_revision_has_its_own_methods_and_no_others(method: str, version: s
         "tools/list/",
         "TOOLS/LIST",
         "tools/list\n",
-        "tasks/get",
+        "tasks/list",
     ],
 )
 def test_58_no_revision_has_an_unknown_method(method: str, version: str) -> None:

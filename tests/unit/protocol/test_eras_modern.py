@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from mcp_types.methods import CACHEABLE_METHODS, SERVER_RESULTS, serialize_server_result
 
-from mcp_django.protocol.eras import LEGACY_ERA, MAX_RESPONSE_BYTES, MAX_RESPONSES, MAX_STATE_CHARS, MODERN_ERA
+from mcp_django.protocol.client_requests import MAX_RESPONSE_BYTES, MAX_RESPONSES
+from mcp_django.protocol.eras import LEGACY_ERA, MAX_STATE_CHARS, MODERN_ERA
 from mcp_django.protocol.errors import (
     HeaderMismatch,
     InvalidParams,

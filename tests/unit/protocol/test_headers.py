@@ -211,6 +211,9 @@ def test_12_a_doubly_encoded_name_is_decoded_once() -> None:
         ("tools/call", {"name": "get_record"}, "  get_record\t"),
         ("prompts/get", {"name": "é"}, "=?base64?w6k=?="),
         ("resources/read", {"uri": "django://shop/order/1"}, "django://shop/order/1"),
+        ("tasks/get", {"taskId": "786512e2"}, "786512e2"),
+        ("tasks/update", {"taskId": "786512e2"}, "786512e2"),
+        ("tasks/cancel", {"taskId": "786512e2"}, "786512e2"),
     ],
 )
 def test_a_name_that_equals_the_body_passes(method: str, params: dict[str, Any], name: str) -> None:

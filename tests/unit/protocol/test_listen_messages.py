@@ -68,6 +68,21 @@ def test_106_a_filter_of_the_wrong_types_is_refused(wanted: dict[str, Any]) -> N
         ListenMessages.read_filter(wanted)
 
 
+@pytest.mark.parametrize(
+    ("wanted", "ids"), [(asked(), ()), (asked(taskIds=[]), ()), (asked(taskIds=["b", "a", "b"]), ("b", "a"))]
+)
+def test_the_filter_names_tasks(wanted: Any, ids: tuple[str, ...]) -> None:
+    assert ListenMessages.read_task_ids(wanted) == ids
+
+
+@pytest.mark.parametrize(
+    "ids", [None, "a", {"a": True}, ["a", 1], [""], ["a\0"], [str(number) for number in range(101)]]
+)
+def test_what_are_no_ids_of_tasks_is_refused(ids: Any) -> None:
+    with pytest.raises(InvalidParams, match="taskIds"):
+        ListenMessages.read_task_ids(asked(taskIds=ids))
+
+
 def test_110_the_first_message_says_what_is_honoured() -> None:
     wire = json.loads(messages(1).acknowledged({"tools", "resources"}, (INVOICE, ORDER)))
     assert wire == {
