@@ -1,7 +1,9 @@
 """What the shop offers to MCP clients beyond its admin."""
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
 from decimal import Decimal
+from typing import Annotated
 
 from django.contrib import admin
 from django.db.models import Count, QuerySet, Sum
@@ -9,9 +11,13 @@ from django.db.models.functions import ExtractMonth
 from django.http import HttpRequest
 
 import mcp_django as mcp
+from mcp_django.context.request import MCPRequest
 
 from .api import ReviewViewSet
 from .models import Order, OrderLine, Product, StockMovement
+
+# Pieces of a product of which fewer are nearly none.
+FEW = 10
 
 mcp.register_viewset("reviews", ReviewViewSet)
 
@@ -94,6 +100,48 @@ def revenue_by_month(request: HttpRequest, year: int) -> list[MonthRevenue]:
         .order_by("month")
     )
     return [MonthRevenue(row["month"], row["orders"], round(row["revenue"], 2)) for row in months]
+
+
+@dataclass
+class Shelf:
+    """What is in stock of one category, at the prices of today, and what is nearly gone of it."""
+
+    category: str
+    products: int = 0
+    pieces: int = 0
+    value: Decimal = Decimal(0)
+    nearly_gone: list[str] = field(default_factory=list)
+
+
+@mcp.tool(
+    read_only=True,
+    idempotent=True,
+    permissions=["shop.view_product", "shop.view_stockmovement"],
+    task=mcp.task(timeout=600),
+)
+def take_stock(
+    request: MCPRequest,
+    seconds: Annotated[float, mcp.Param("Time that the scanner takes for one product", minimum=0, maximum=1)] = 0.1,
+) -> list[Shelf]:
+    """Count what is in stock, shelf by shelf: each product on sale is scanned, which takes half a minute in all."""
+    exposures = request.mcp.site.exposures
+    products = exposures[Product].get_queryset(request).filter(active=True).select_related("category")
+    movements = exposures[StockMovement].get_queryset(request)
+    on_sale = list(products.order_by("category__name", "name"))
+    shelves: dict[str, Shelf] = {}
+    for done, product in enumerate(on_sale, start=1):
+        time.sleep(seconds)
+        counted = movements.filter(product=product).order_by().aggregate(pieces=Sum("quantity"))
+        pieces = counted["pieces"] or 0
+
+        shelf = shelves.setdefault(product.category.name, Shelf(product.category.name))
+        shelf.products += 1
+        shelf.pieces += pieces
+        shelf.value += pieces * product.price
+        if pieces < FEW:
+            shelf.nearly_gone.append(product.name)
+        request.mcp.progress(done, len(on_sale), f"{product.category.name}: {shelf.pieces} pieces")
+    return list(shelves.values())
 
 
 @mcp.resource("shop://policy/returns")

@@ -32,6 +32,7 @@ QUESTIONS = [
     "Raise the prices of all knives by five per cent, rounded to ten cents. Show me first what would change.",
     "Ada Ibarra is called Ada Evans now, and is there twice: merge the two customers.",
     "Cancel all pending orders. Then take that back.",
+    "Take stock of the whole shop, and tell me what to order.",
 ]
 
 
