@@ -45,5 +45,7 @@ def section(page: Path, heading: str) -> str:
     text = page.read_text()
     (found,) = re.finditer(rf"^(#+) {re.escape(heading)}$\n", text, re.MULTILINE)
     rest = text[found.end() :]
-    end = re.search(rf"^#{{1,{len(found[1])}}} ", rest, re.MULTILINE)
+    # A comment in a block of code is no heading.
+    prose = re.sub(r"^```.*?^```$", lambda block: " " * len(block[0]), rest, flags=re.MULTILINE | re.DOTALL)
+    end = re.search(rf"^#{{1,{len(found[1])}}} ", prose, re.MULTILINE)
     return rest[: end.start()] if end else rest

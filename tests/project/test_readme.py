@@ -45,7 +45,7 @@ FOLLOWED = {DOCS / "asking.md", DOCS / "tutorial.md", DOCS / "existing-project.m
 # Programs that are not this project's; what is said of clients is compared with what `mcp_install` prints.
 FOREIGN = {"claude", "code", "codex", "daphne", "gemini", "git", "gunicorn", "npx", "opencode", "qwen", "uvicorn"}
 # Modules that others made, for a release.
-TOOLS = {"build", "tarfile", "twine"}
+TOOLS = {"build", "celery", "tarfile", "twine"}
 
 
 BLOCKS = [block for page in PAGES if page not in FOLLOWED for block in blocks_of(page)]
@@ -157,6 +157,8 @@ def test_every_python_block_has_a_test_here() -> None:
         "shop/stocktaking.py",
         "shop/undone.py",
     }
+    # The recipes of engines are run by workers: tests/e2e/test_engines.py.
+    tested |= {"project/settings.py", "project/celery.py", "shop/tasks.py"}
     assert {block.file for block in snippets("python")} <= tested
     assert {block.text for block in snippets("python") if block.file == "asgi.py"} == {readme_file("asgi.py")}
     assert {block.language for block in BLOCKS} <= {"python", "console", "json", "nginx", "sh", "toml", "yaml"}
@@ -316,8 +318,13 @@ def test_commands_exist_with_their_options(where: str, command: list[str]) -> No
             # Its apps are not among those that the tests install.
             assert not arguments
             assert name in get_commands() or [*(ROOT / "example_project").glob(f"*/management/commands/{name}.py")]
+        case ["python", "manage.py", "db_worker" | "rqworker" | "procrastinate", *_]:
+            assert where.startswith("docs/tasks.md")
         case ["python", "manage.py", name, *arguments]:
             load_command(name).create_parser("manage.py", name).parse_args(arguments)
+        case ["python", "-m", "pip", "install", *names] if where.startswith("docs/tasks.md"):
+            developing = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]["dev"]
+            assert set(names) <= {name.partition(">=")[0] for name in developing}
         case ["python", "-m", "pip", "install", what]:
             # They are run in the reader's own project.
             extra = re.fullmatch(r"\.\./django-mcp-orm\[(\w+)\]", what)
