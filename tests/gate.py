@@ -64,7 +64,7 @@ ROWS: Final[Mapping[str, Mapping[str, int]]] = {
         "oauth/": 26,
         "operating/switches.py": 3,
         "orm/own_tables.py": 1,
-        "server/kept_calls.py": 1,
+        "server/stored_calls.py": 1,
         "subscriptions/subscribers.py": 2,
         "transports/http/file_links.py": 1,
         "transports/local_client.py": 1,

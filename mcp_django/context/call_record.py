@@ -45,14 +45,14 @@ class CallRecord:
     caller on this machine without a token. ``target`` is the called tool or prompt, "" until the site is known to have
     it. ``token`` identifies the token without revealing it. ``size`` is that of the answer in bytes. ``writes`` says
     that the tool may change something, ``is_keyed`` that the client can repeat the call by its idempotency key.
-    ``outcome`` is "ok", "tool_error", "asked", "tried", "cancelled", "error:<code>" or
+    ``outcome`` is "ok", "tool_error", "asked", "tried", "task", "cancelled", "error:<code>" or
     "refused:<why>", "" while the call runs; ``detail`` explains a refusal. ``history`` has the keys of the LogEntry
     rows. If the project keeps them, ``arguments`` (JSON) and ``result`` (bytes) are request and response, and
     ``bodies`` is what is stored of them. During a transaction, ``kept`` has ``rows_changed`` and the length of
     ``history`` from before it, and ``is_ending`` says that it can no longer be stopped. ``spent`` has the cache keys
     that the call has used up. ``code`` is that of the JSON-RPC error in the answer, 0 for none; ``error_id`` is the id
     if the server failed, "" otherwise. ``traceparent`` is that of the call's span, or else the client's, and ``trace``
-    the id in it. ``span`` is the OpenTelemetry span.
+    the id in it. ``span`` is the OpenTelemetry span. A call that ``is_silent`` is not logged: it found nothing new.
     """
 
     id: uuid.UUID = field(default_factory=new_id)
@@ -99,6 +99,7 @@ class CallRecord:
     is_ending: bool = False
     spent: list[str] = field(default_factory=list)
     span: Any = field(default=None, repr=False, compare=False)
+    is_silent: bool = False
 
     # The record of the call that this thread or task runs.
     current: ClassVar[ContextVar["CallRecord | None"]] = ContextVar("mcp_django_call", default=None)

@@ -107,14 +107,14 @@ class Confirmation:
         try:
             if not _may_be_token(token):
                 raise BadSignature("not a token")
-            nonce = self._signer().unsign(token, max_age=settings.CONFIRMATION_MAX_AGE)
+            nonce = self._signer().unsign(token, max_age=self.request.mcp.answers_last(settings.CONFIRMATION_MAX_AGE))
             if _is_from_the_future(token):
                 raise SignatureExpired(CLOCKS)
         except BadSignature as error:
             reason = str(error) if isinstance(error, SignatureExpired) else "not a token for this call"
             logger.info("Confirmation of %s refused: %s", self.tool, reason)
             raise NotConfirmed(REFUSED) from None
-        if not use_up("confirmed", nonce, settings.CONFIRMATION_MAX_AGE):
+        if self.request.mcp.task is None and not use_up("confirmed", nonce, settings.CONFIRMATION_MAX_AGE):
             logger.info("Confirmation of %s refused: used", self.tool)
             raise NotConfirmed(REFUSED)
 
@@ -244,14 +244,12 @@ def _canonical(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
 
 
-# States
-
-
 class CallState:
     """The state of a call of ``method`` that waits for confirmation or another answer: the next ``requestState``."""
 
     def __init__(self, request: MCPRequest, method: str, params: Mapping[str, Any]) -> None:
         self.method = method
+        self.mcp = request.mcp
         bound = {name: value for name, value in params.items() if name not in UNBOUND}
         self._seal = Seal(f"mcp_django.context.confirmation.state.{_digest([*_caller(request), method, bound])}")
 
@@ -261,7 +259,7 @@ class CallState:
 
     def open(self, text: Any) -> dict[str, Any]:
         """Read the text that came back; raise ``InvalidParams`` for any other."""
-        data = self._seal.open(text, settings.QUESTION_TIMEOUT, MAX_STATE_CHARS)
+        data = self._seal.open(text, self.mcp.answers_last(settings.QUESTION_TIMEOUT), MAX_STATE_CHARS)
         if data is None or _is_from_the_future(text):
             reason = "not for this call, or too old" if data is None else CLOCKS
             logger.info("State of %s refused: %s", self.method, reason)
@@ -276,7 +274,7 @@ class CallState:
             state = self.open(token)
         except InvalidParams:
             raise NotConfirmed(REFUSED) from None
-        if not use_up("answered", state["nonce"], settings.QUESTION_TIMEOUT):
+        if self.mcp.task is None and not use_up("answered", state["nonce"], settings.QUESTION_TIMEOUT):
             raise NotConfirmed(REFUSED)
         return state
 

@@ -148,7 +148,8 @@ class Answers:
     ``given`` has the client's results by key. ``state`` is what :meth:`state` returned in the previous round; nothing
     else proves what was asked. ``direct`` answers came as arguments of a tool, from a client that cannot be asked: they
     are values, not results, and the code that read them has already used up the state. ``trusted`` answers came with a
-    proof of their own. ``progress`` is how far the previous run had come.
+    proof of their own; ``proven`` ones count only for the very questions that they answer, and their state has not left
+    the server. ``progress`` is how far the previous run had come.
     """
 
     __slots__ = (
@@ -163,6 +164,7 @@ class Answers:
         *,
         direct: bool = False,
         trusted: bool = False,
+        proven: bool = False,
     ) -> None:
         state = state or {}
         self._given = given or {}
@@ -173,7 +175,7 @@ class Answers:
         self._unfilled: dict[str, int] = dict(state.get("unfilled") or {})
         self._direct = direct
         self._trusted = trusted
-        self._proven = direct
+        self._proven = direct or proven
         self.progress: float | None = state.get("progress")
         self._seen: dict[str, Question] = {}
 

@@ -51,6 +51,8 @@ CAPABILITIES: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {
 # Maximum bytes of one log message as JSON.
 MAX_LOG_BYTES: Final = 16 * 1024
 UNSET: Final = object()
+# In seconds; no task runs longer.
+A_DAY: Final = 24 * 3600
 PAGE: Final = re.compile(r"https?://[^\s/?#]+[^\s]*")
 KEY: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
@@ -166,6 +168,11 @@ class MCPContext:
         extensions = self.capabilities.get("extensions")
         return self.version in Revisions.MODERN and isinstance(extensions, Mapping) and EXTENSION in extensions
 
+    def answers_last(self, seconds: int) -> int:
+        """Return for how many seconds an answer counts that this request's client has given: ``seconds``, or a day for
+        a call that runs as a task, because its answers were taken before."""
+        return seconds if self.task is None else A_DAY
+
     def begin_work(self, options: Any = None, rows: int = 0, using: str = "") -> None:
         """Say that the work of the call begins here: all has been asked and checked, and nothing is written yet.
 
@@ -175,6 +182,8 @@ class MCPContext:
         """
         if self.tasks is not None:
             self.tasks.begin_work(options, rows, using)
+        elif self.task is not None:
+            self.task.begin_work()
 
     def progress(self, done: float, total: float | None = None, message: str = "") -> None:
         """``request.mcp.progress``: report to the client how far the request is, in units of the caller's choice.

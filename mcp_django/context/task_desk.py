@@ -57,6 +57,9 @@ class TaskDesk(Protocol):
 class CurrentTask(Protocol):
     """The task that a worker runs (``request.mcp.task``; None for a call in its request)."""
 
+    def begin_work(self) -> None:
+        """Note that the work of the call begins."""
+
     def run(self, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """Return the result of ``work``; if that is one transaction, the task ends in it."""
 

@@ -38,3 +38,14 @@ class ToolResult:
         if self.is_error:
             wire["isError"] = True
         return wire
+
+
+@dataclass(slots=True)
+class StoredResult(ToolResult):
+    """The result of a tool that was made before, as JSON (``CallToolResult``)."""
+
+    wire: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the tool result as it was stored."""
+        return dict(self.wire)

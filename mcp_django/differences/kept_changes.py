@@ -8,7 +8,6 @@ see a change as they were told of it then, while they can view all models that i
 
 import hashlib
 import json
-import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final, TypeVar
@@ -20,13 +19,12 @@ from django.db.models import Exists, Model, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from ..conf import settings
-from ..context.databases import has_short_characters
 from ..context.request import MCPRequest
 from ..context.signing import StoredSeal
 from ..exceptions import NotFound
 from ..models import ApprovalRequest, Change
 from ..orm.access import access_of
-from ..orm.own_tables import OwnTable
+from ..orm.own_tables import OwnTable, fitting_texts, text_lengths
 from ..signin import FactName
 
 M = TypeVar("M", bound=Model)
@@ -39,15 +37,10 @@ RUNS_FOR: Final = 24 * 3600
 # Maximum number of rows that one statement deletes; more only if they have the same time.
 DELETED_AT_ONCE: Final = 1_000
 # Maximum characters of the columns with texts.
-LENGTHS: Final = {
-    field.attname: field.max_length for field in Change._meta.local_concrete_fields if field.max_length is not None
-}
+LENGTHS: Final = text_lengths(Change)
 DEFAULTS: Final = {field.attname: field.get_default() for field in Change._meta.local_concrete_fields}
 # The states of a change that has not ended.
 OPEN: Final = (Change.State.WAITING, Change.State.RUNNING)
-UNFIT: Final = re.compile("[\0\ud800-\udfff]")
-ASTRAL: Final = re.compile("[\U00010000-\U0010ffff]")
-REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 
 # Why a change in this state cannot be taken back.
 NOT_DONE: Final[Mapping[str, str]] = {
@@ -385,19 +378,4 @@ def opened(name: str, value: Any) -> bytes | None:
 
 def fitting(values: Mapping[str, Any], using: str) -> dict[str, Any]:
     """Return values of columns with each text cut to its column, without characters that the database refuses."""
-    found = dict(values)
-    for name, length in LENGTHS.items():
-        value = found.get(name)
-        if value and not (len(value) <= length and value.isascii() and "\0" not in value):
-            found[name] = _fitting_text(value, length, using)
-    return found
-
-
-def _fitting_text(value: str, length: int, using: str) -> str:
-    text = value[:length]
-    if text.isascii() and "\0" not in text:
-        return text
-    text = UNFIT.sub(REPLACEMENT, text)
-    if has_short_characters(using, Change._meta.db_table):
-        return ASTRAL.sub(REPLACEMENT, text)
-    return text
+    return fitting_texts(values, LENGTHS, Change._meta.db_table, using)

@@ -23,6 +23,7 @@ class Migration(migrations.Migration):
                 ('began', models.BigIntegerField(help_text='When a worker last took it.', null=True)),
                 ('lease', models.BigIntegerField(help_text='Until when its worker has it; null while no worker does.', null=True)),
                 ('attempt', models.PositiveIntegerField(default=0, help_text='How often a worker has taken it.')),
+                ('lapses', models.PositiveIntegerField(default=0, help_text='How often a worker was lost that had it.')),
                 ('timeout', models.FloatField(help_text='Seconds that one run may take.')),
                 ('atomic', models.BooleanField(default=False, help_text='Its work is one transaction, with the end of the task.')),
                 ('idempotent', models.BooleanField(default=False, help_text='Its author says that it can be done twice.')),

@@ -253,11 +253,20 @@ def family_of(token: str) -> UUID | None:
     return TokenFacts._default_manager.filter(pk=token).values_list("family", flat=True).first()
 
 
-def still_granted(token: str, family: str | None, facts: Mapping[str, Any], user: Any, scopes: frozenset[str]) -> bool:
+def still_granted(
+    token: str,
+    family: str | None,
+    facts: Mapping[str, Any],
+    user: Any,
+    scopes: frozenset[str],
+    *,
+    outlives_token: bool = False,
+) -> bool:
     """Return whether the access stands that was given with the access token of this checksum, "" for no token.
 
     That is the token, or one that its client has got for it by a refresh, in the same ``family``; with all of the
-    ``scopes``, and with what vouches for it in the ``facts``.
+    ``scopes``, and with what vouches for it in the ``facts``. Access that ``outlives_token`` ends when it is taken
+    back, or at the time that the user has chosen, and not when the token expires.
     """
     if not stands(facts, user.pk):
         return False
@@ -266,7 +275,11 @@ def still_granted(token: str, family: str | None, facts: Mapping[str, Any], user
     mine = Q(token_checksum=token)
     if family is not None:
         mine |= Q(refresh_token__token_family=family)
-    stored = get_access_token_model()._default_manager.filter(mine, live(), user=user)
+    until = until_of(facts)
+    if outlives_token and until is not None and until <= timezone.now():
+        return False
+    alive = Q(refresh_token__revoked__isnull=True) if outlives_token else live()
+    stored = get_access_token_model()._default_manager.filter(mine, alive, user=user)
     return any(expand(scope.split()) >= scopes for scope in stored.values_list("scope", flat=True))
 
 

@@ -196,7 +196,7 @@ class RecordedCall:
                 logger.error("%r failed at the end of a call", receiver, exc_info=error)
         if self.record.span is not None or settings.TELEMETRY["prometheus"]:
             self._measure()
-        if settings.CALL_LOG and record.method not in NOT_LOGGED:
+        if settings.CALL_LOG and record.method not in NOT_LOGGED and not record.is_silent:
             if record.arguments is not None:
                 record.bodies = captured(request)
             try:

@@ -3,19 +3,49 @@
 Their queries are compiled once, as far as compiled queries are on. Changing these rows needs no signals.
 """
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from django.db import connections
 from django.db.models import Model, QuerySet
 from django.db.models.sql import DeleteQuery, InsertQuery, UpdateQuery
 
-from ..context.databases import insert_new
+from ..context.databases import has_short_characters, insert_new
 from .compiled_queries import Bind, CompiledQuery, Slot, by_key
 
 # Databases that say which key a new row has got, and types of values that their drivers take as they are.
 COUNTING: Final = frozenset({"sqlite", "postgresql", "mysql"})
 AS_THEY_ARE: Final = frozenset({str, int, type(None)})
+UNFIT: Final = re.compile("[\0\ud800-\udfff]")
+ASTRAL: Final = re.compile("[\U00010000-\U0010ffff]")
+REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
+
+
+def text_lengths(model: type[Model]) -> dict[str, int]:
+    """Return the maximum number of characters of each column of one of the app's own tables that has one."""
+    fields = model._meta.local_concrete_fields
+    return {field.attname: field.max_length for field in fields if field.max_length is not None}
+
+
+def fitting_texts(values: Mapping[str, Any], lengths: Mapping[str, int], table: str, using: str) -> dict[str, Any]:
+    """Return values of columns with each text cut to its column, without characters that the database refuses."""
+    found = dict(values)
+    for name, length in lengths.items():
+        value = found.get(name)
+        if value and not (len(value) <= length and value.isascii() and "\0" not in value):
+            found[name] = _fitting_text(value, length, table, using)
+    return found
+
+
+def _fitting_text(value: str, length: int, table: str, using: str) -> str:
+    text = value[:length]
+    if text.isascii() and "\0" not in text:
+        return text
+    text = UNFIT.sub(REPLACEMENT, text)
+    if has_short_characters(using, table):
+        return ASTRAL.sub(REPLACEMENT, text)
+    return text
 
 
 class OwnTable:

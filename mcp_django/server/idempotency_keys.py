@@ -27,6 +27,7 @@ from ..conf import settings
 from ..context.database_errors import Trouble
 from ..context.person_consent import PersonNeeded
 from ..context.request import MCPRequest
+from ..context.task_desk import BecomesTask
 from ..context.tool_results import ToolResult
 from ..exceptions import Cancelled, InputRequired, ToolError
 from ..models import KeyedCall
@@ -135,7 +136,7 @@ class Once:
         except OutcomeUnknown:
             # Something may have been changed: the key stays.
             raise
-        except (ToolError, InputRequired, PersonNeeded):
+        except (ToolError, InputRequired, PersonNeeded, BecomesTask):
             # Nothing was changed, so delete the key; inside a transaction, the rollback does that.
             if not self.atomic:
                 self._release()
@@ -150,7 +151,7 @@ class Once:
         try:
             result = await work()
         except BaseException as error:
-            if isinstance(InputRequired.merged(error), (ToolError, InputRequired, PersonNeeded)):
+            if isinstance(InputRequired.merged(error), (ToolError, InputRequired, PersonNeeded, BecomesTask)):
                 await sync_to_async(self._release)()
             raise
         return await sync_to_async(self._keep)(result)
@@ -174,7 +175,7 @@ class Once:
         """Claim the key, or return the result stored under it; wait for a call that is claiming it."""
         mine = KeyedCall.objects.using(self.using).filter(user_id=self.user_pk)  # type: ignore[misc]
         values = {"tool": self.tool.name, "arguments": self.arguments, "created": timezone.now()}
-        values["authority"] = _authority(self.request)
+        values["authority"] = authority(self.request)
         owner = secrets.token_hex(16)
         with transaction.atomic(using=self.using, savepoint=False):
             # Write before reading: SQLite cannot always upgrade a read transaction to a write transaction.
@@ -197,7 +198,7 @@ class Once:
             raise ToolError(OTHER)
         if call is None or not call.result:
             raise ToolError(UNKNOWN)
-        is_same = call.authority in ("", _authority(self.request))
+        is_same = call.authority in ("", authority(self.request))
         if not is_same or not self.tool.may_repeat(self.request, self.given):
             raise ToolError(CHANGED)
         result: dict[str, Any] = orjson.loads(call.result)
@@ -205,7 +206,7 @@ class Once:
 
     def wait(self) -> None:
         """Keep the key for a call that waits for a person's yes: no other call can have it, and the same one joins."""
-        values = {"tool": self.tool.name, "arguments": self.arguments, "authority": _authority(self.request)}
+        values = {"tool": self.tool.name, "arguments": self.arguments, "authority": authority(self.request)}
         waiting = KeyedCall(id=self.id, user_id=self.user_pk, created=timezone.now(), result=WAITS, **values)
         OwnTable(KeyedCall, self.using).insert(waiting)
 
@@ -228,8 +229,8 @@ class Once:
         return wire
 
 
-def _authority(request: MCPRequest) -> str:
-    """Return a digest of what the caller may do, which is stored with the key."""
+def authority(request: MCPRequest) -> str:
+    """Return a digest of what the caller may do, which is stored with a result that may be returned later."""
     user: Any = request.user
     flags = [getattr(user, name, None) for name in ("is_active", "is_staff", "is_superuser")]
     permissions = sorted(user.get_all_permissions()) if hasattr(user, "get_all_permissions") else []

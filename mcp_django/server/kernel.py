@@ -13,7 +13,7 @@ from functools import partial
 from time import perf_counter
 from typing import Any, ClassVar
 
-from asgiref.sync import sync_to_async
+from asgiref.sync import async_to_sync, sync_to_async
 from django.core.exceptions import PermissionDenied
 
 from ..conf import settings
@@ -27,8 +27,9 @@ from ..context.tool_results import ToolResult
 from ..exceptions import CallRefused, Cancelled, InputRequired, InsufficientScope, MiddlewareFailed, NotFound, ToolError
 from ..operating.recorded_calls import RecordedCall, counted
 from ..orm.access import access_of
+from ..orm.permission_queries import load_permissions
 from ..protocol.client_requests import Limits
-from ..protocol.eras import Call, Rejected
+from ..protocol.eras import Call, Rejected, classify
 from ..protocol.errors import (
     InternalError,
     InvalidParams,
@@ -41,6 +42,7 @@ from ..protocol.messages import encode
 from .methods import METHODS
 from .methods.handler_interface import Asked, Later, Listen, log_failure
 from .methods.lifecycle_and_subscriptions import cache_ttl, identity
+from .stored_calls import StoredCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +80,15 @@ class Kernel:
         """Run the call; return its reply, or what remains: work elsewhere, questions, or changes to stream."""
         return self._run(self._begin)
 
-    def resume(self, later: Later) -> Reply | Asked:
-        """Run the rest of a call in this thread: the ``Later`` that ``serve`` returned; return reply or questions."""
+    def resume(self, later: Later) -> Reply | Asked | Later:
+        """Run the rest of a call in this thread: the ``Later`` that ``serve`` returned; return reply or questions.
+
+        A call that has become a task may leave a ``Later`` that waits for it.
+        """
         return self._finished(self._run(later.work))
 
-    async def resume_async(self, later: Later) -> Reply | Asked:
-        """Run the rest of a call on the event loop: a ``Later`` with a coroutine function."""
+    async def resume_async(self, later: Later) -> Reply | Asked | Later:
+        """Run the rest of a call on the event loop, like :meth:`resume`: a ``Later`` with a coroutine function."""
         result = None
         error = None
         with self.recorded.underway(self.call), CallerLanguage(self.request).for_coroutine():
@@ -100,6 +105,19 @@ class Kernel:
             return result
 
         return self._finished(await sync_to_async(self._run)(produce, in_middleware=False))
+
+    @classmethod
+    def make(cls, request: MCPRequest, stored: StoredCall) -> Reply | Asked:
+        """Make a stored call in this thread; return its reply, or its questions if it runs as a task."""
+        call = classify(stored.body, None)
+        assert isinstance(call, Call)
+        load_permissions(request.user)
+        kernel = cls(request, call)
+        outcome: Any = kernel.serve()
+        while isinstance(outcome, Later):
+            outcome = async_to_sync(kernel.resume_async)(outcome) if outcome.is_async else kernel.resume(outcome)
+        assert isinstance(outcome, (Reply, Asked))
+        return outcome
 
     def _begin(self) -> Mapping[str, Any] | Later | Listen:
         request = self.request
@@ -134,7 +152,8 @@ class Kernel:
     def pause(self, questions: Sequence[Question]) -> Mapping[str, Any] | Asked:
         """End a call that has questions: return its input-required result (2026-07-28, basic/patterns/mrtr).
 
-        In the older era, return the questions, which the transport sends to the client. Raises
+        In the older era, return the questions, which the transport sends to the client; in a task, its client asks for
+        them. Raises
         ``MissingClientCapability``, or ``InvalidParams`` in the older era, if the client cannot answer them.
         """
         call = self.call
@@ -158,7 +177,7 @@ class Kernel:
             return ToolResult.of_error(error).to_wire()
         as_text = not Limits.of(mcp.client.name).shows_numbers
         questions = [replace(question, as_text=as_text) for question in questions]
-        if not call.era.modern:
+        if not call.era.modern or mcp.task is not None:
             mcp.answers.progress = mcp.last_progress
             return Asked(tuple(questions))
         return {
@@ -218,8 +237,8 @@ class Kernel:
         except Exception as error:
             return self._failed(error)
 
-    def _finished(self, outcome: Outcome) -> Reply | Asked:
-        assert isinstance(outcome, (Reply, Asked))
+    def _finished(self, outcome: Outcome) -> Reply | Asked | Later:
+        assert isinstance(outcome, (Reply, Asked, Later))
         return outcome
 
     def _reply(self, result: Mapping[str, Any]) -> Reply:
@@ -230,6 +249,8 @@ class Kernel:
             record.settle("tool_error")
         elif result.get("resultType") == "input_required":
             record.settle("asked")
+        elif result.get("resultType") == "task":
+            record.settle("task")
         # Results of the older era have neither the server's identity nor a TTL.
         server, ttl_ms = (identity(), cache_ttl(call.method)) if call.era.modern else ({}, 0)
         wire = call.era.shape(call, result, server=server, ttl_ms=ttl_ms)

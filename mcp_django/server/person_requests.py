@@ -16,7 +16,7 @@ from asgiref.sync import sync_to_async
 from django.conf import settings as django_settings
 from django.contrib.auth import get_user_model
 from django.contrib.auth.backends import ModelBackend
-from django.utils import timezone, translation
+from django.utils import timezone
 from django.utils.module_loading import import_string
 from django.utils.translation import gettext_noop
 
@@ -27,12 +27,12 @@ from ..context.tool_results import ToolResult
 from ..differences.kept_changes import Changes, KeptChange
 from ..exceptions import Declined, InputRequired, ToolError
 from ..models import ApprovalRequest, Change
-from ..oauth.stored_tokens import family_of
 from ..orm.database_writes import refusals
 from ..orm.query_limits import OutcomeUnknown, write_transaction
 from ..protocol.content import Text
 from ..signin import FactName
 from ..tools.base import Tool
+from .stored_calls import StoredCall
 
 State = Change.State
 # The part of a page's address between that of the endpoint and the number of the request.
@@ -186,26 +186,9 @@ class PersonRequest:
 
     def _kept(self, digest: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return all that is needed to make the call for its caller."""
-        request = self.request
-        mcp = request.mcp
-        checksum = getattr(getattr(request, "auth", None), "checksum", "")
-        family = family_of(checksum) if checksum else None
-        return {
-            "digest": digest,
-            "tool": self.tool.name,
-            "arguments": {name: value for name, value in arguments.items() if name not in UNBOUND},
-            "answers": mcp.answers.taken(),
-            "version": mcp.version,
-            "client": mcp.client.name,
-            "client_id": mcp.client_id,
-            "checksum": checksum,
-            "family": None if family is None else str(family),
-            "scopes": sorted(mcp.scopes),
-            "facts": dict(mcp.facts),
-            "resource": mcp.resource,
-            "path": request.path_info,
-            "language": translation.get_language(),
-        }
+        bound = {name: value for name, value in arguments.items() if name not in UNBOUND}
+        call = StoredCall.of(self.request, self.tool.name, bound)
+        return {**call.data, "digest": digest, "answers": self.request.mcp.answers.taken()}
 
     @staticmethod
     def _is_for_others(found: KeptChange) -> bool:

@@ -21,11 +21,16 @@ from ..runtime.cache_and_rate_limits import Caller
 from ..runtime.thread_pools import Busy, give_up, in_background, in_thread
 from ..server.kernel import Kernel, Reply
 from ..server.methods.handler_interface import Asked, Later, Listen
+from ..tasks.caller_tasks import CallerTasks
 
 T = TypeVar("T")
 
 # Methods that read rows or run functions: they have a thread pool lane of their own, so they do not delay lists.
 QUERIES: Final = frozenset({"tools/call", "resources/read", "prompts/get", "completion/complete"})
+# Methods that make or handle tasks, or tell of them.
+WITH_TASKS: Final = frozenset(
+    {"tools/call", "tools/list", "server/discover", "subscriptions/listen", "tasks/get", "tasks/update", "tasks/cancel"}
+)
 
 
 class CallExecution:
@@ -53,6 +58,8 @@ class CallExecution:
         context.progress_token = call.progress_token
         context.log_level = call.log_level
         context.trace = call.trace
+        if call.method in WITH_TASKS:
+            context.tasks = CallerTasks(self.request)
         if call.method != "ping":
             load_permissions(self.request.user)
         return Kernel(self.request, call).serve()
@@ -69,22 +76,26 @@ class CallExecution:
 
     def conclude(self, outcome: Reply | Later | Asked | Listen) -> Reply:
         """Run the rest of the call in this thread, deferred work included, and return its reply."""
-        if isinstance(outcome, Later):
-            kernel = Kernel(self.request, self.call)
+        kernel = Kernel(self.request, self.call)
+        while isinstance(outcome, Later):
             outcome = async_to_sync(kernel.resume_async)(outcome) if outcome.is_async else kernel.resume(outcome)
         assert isinstance(outcome, Reply)
         return outcome
 
     async def perform(self, later: Later) -> Reply | Asked:
         """Run the deferred part of the call, on the event loop or in the thread pool for the project's own code."""
+        kernel = Kernel(self.request, self.call)
+        outcome: Reply | Asked | Later = later
+        while isinstance(outcome, Later):
+            outcome = await (kernel.resume_async(outcome) if outcome.is_async else self._in_thread(kernel, outcome))
+        return outcome
+
+    async def _in_thread(self, kernel: Kernel, later: Later) -> Reply | Asked | Later:
         request = self.request
-        kernel = Kernel(request, self.call)
-        if later.is_async:
-            return await kernel.resume_async(later)
         record = request.mcp.record
         since = perf_counter()
 
-        def work() -> Reply | Asked:
+        def work() -> Reply | Asked | Later:
             record.waiting = (record.waiting or 0.0) + (perf_counter() - since) * 1000
             return kernel.resume(later)
 

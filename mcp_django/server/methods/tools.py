@@ -17,6 +17,7 @@ from ...context.database_errors import Trouble, is_unfit
 from ...context.databases import PRIMARY
 from ...context.person_consent import PersonNeeded
 from ...context.request import MCPRequest
+from ...context.task_desk import BecomesTask
 from ...context.tool_results import ToolResult
 from ...exceptions import CallRefused, InputRequired, NotFound, ToolError
 from ...functions.asked_parameters import AskedParameters
@@ -114,7 +115,11 @@ def call_tool(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str, An
             arguments = tool.take_answers(request, arguments)
     except ToolError as error:
         return RefusedCall(request, tool, arguments, error).result()
-    call = ToolCall(request, tool, arguments, key, asking)
+    call = ToolCall(request, tool, arguments, key, asking, params.get("arguments") or {})
+    if key and request.mcp.tasks is not None and (tool.task is not None or request.mcp.takes_tasks):
+        task = call.known_task()
+        if task is not None:
+            return task
     if tool.is_async:
         return Later(call.run_async, is_async=True)
     return Later(call.run) if tool.slow else call.run()
@@ -161,6 +166,11 @@ def _check_takes_task(request: MCPRequest, tool: Tool, arguments: Mapping[str, A
     raise InvalidParams(f"{tool.name} needs a client that supports {EXTENSION}")
 
 
+def _as_outcome(found: Any) -> Any:
+    """Return the result of a call that is a task, or what waits for it on the event loop."""
+    return Later(found, is_async=True) if callable(found) else found
+
+
 @lru_cache(maxsize=1024)
 def _mirrors(tool: Tool) -> bool:
     """Return whether clients repeat arguments of this tool in headers."""
@@ -171,17 +181,19 @@ def _mirrors(tool: Tool) -> bool:
 class ToolCall:
     """Handler of one ``tools/call``, which runs the tool only once for an idempotency ``key``, if it has one.
 
-    ``asking`` asks a person, where only they can confirm the call.
+    ``asking`` asks a person, where only they can confirm the call. ``given`` are the arguments as the client gave them.
     """
 
     request: MCPRequest
     tool: Tool
     arguments: dict[str, Any]
     key: str
-    asking: PersonRequest | None = None
+    asking: PersonRequest | None
+    given: Mapping[str, Any]
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> Mapping[str, Any] | Later:
         """Run the tool of ``tools/call`` and return its result, or the error that the AI model gets."""
+        mcp = self.request.mcp
 
         def work() -> ToolResult:
             with read_limits() if self.tool.reads_rows else nullcontext():
@@ -190,17 +202,21 @@ class ToolCall:
             return result
 
         def once() -> dict[str, Any]:
-            if self.key:
+            # A task is run once without a key of its own.
+            if self.key and mcp.task is None:
                 return Once(self.request, self.tool, self.arguments, self.key).run(work)
             return work().to_wire()
 
         try:
-            if self.request.mcp.consent is not None:
+            if mcp.task is not None:
+                return mcp.task.run(once)
+            if mcp.consent is not None:
                 return ConsentedCall(self.request, self.tool, self.arguments).run(once)
-            try:
-                return once()
-            except PersonNeeded as needed:
-                return self.ask_person(needed)
+            return once()
+        except PersonNeeded as needed:
+            return self.ask_person(needed)
+        except BecomesTask as begun:
+            return self.become_task(begun)
         except (InputRequired, Exception) as error:
             return self.failed(error)
 
@@ -221,13 +237,38 @@ class ToolCall:
         except Exception as error:
             return self.failed(error)
 
+    def become_task(self, begun: BecomesTask) -> Mapping[str, Any] | Later:
+        """Keep the call as a task, and return what its client is given: the task, or what waits for its result."""
+        tasks = self.request.mcp.tasks
+        assert tasks is not None
+        key, digest = self._keyed()
+        try:
+            return _as_outcome(tasks.open(begun, self.tool.name, self.given, key, digest))
+        except Exception as error:
+            return self.failed(error)
+
+    def known_task(self) -> Mapping[str, Any] | Later | None:
+        """Return what :meth:`become_task` has returned for a call with the same idempotency key, None for none."""
+        tasks = self.request.mcp.tasks
+        assert tasks is not None
+        try:
+            return _as_outcome(tasks.repeated(*self._keyed()))
+        except Exception as error:
+            return self.failed(error)
+
+    def _keyed(self) -> tuple[str, str]:
+        """Return the digests of the idempotency key, "" without one, and of the arguments."""
+        once = Once(self.request, self.tool, self.arguments, self.key)
+        return once.id if self.key else "", once.arguments
+
     def _hold_key(self) -> None:
         """Keep the idempotency key for the call that waits."""
         if self.key:
             Once(self.request, self.tool, self.arguments, self.key).wait()
 
-    async def run_async(self) -> dict[str, Any]:
+    async def run_async(self) -> Mapping[str, Any] | Later:
         """Run an async tool on the event loop, like :meth:`run`."""
+        mcp = self.request.mcp
 
         async def work() -> ToolResult:
             result = self.tool.call(self.request, self.arguments)
@@ -235,13 +276,15 @@ class ToolCall:
             return await result
 
         async def once() -> dict[str, Any]:
-            if self.key:
+            if self.key and mcp.task is None:
                 stored = await sync_to_async(Once)(self.request, self.tool, self.arguments, self.key)
                 return await stored.run_async(work)
             return (await work()).to_wire()
 
         try:
-            if self.request.mcp.consent is not None:
+            if mcp.task is not None:
+                return await mcp.task.run_async(once)
+            if mcp.consent is not None:
                 consented = await sync_to_async(ConsentedCall)(self.request, self.tool, self.arguments)
                 return await consented.run_async(once)
             return await once()
@@ -249,6 +292,8 @@ class ToolCall:
             error = InputRequired.merged(raised)
             if isinstance(error, PersonNeeded):
                 return await sync_to_async(self.ask_person)(error)
+            if isinstance(error, BecomesTask):
+                return await sync_to_async(self.become_task)(error)
             if not isinstance(error, (InputRequired, Exception)):
                 raise error from None
             return self.failed(error)

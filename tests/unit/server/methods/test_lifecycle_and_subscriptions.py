@@ -153,7 +153,7 @@ def test_extensions_that_are_turned_on_are_told_to_who_knows_of_extensions(setti
     settings.MCP_DJANGO = {**settings.MCP_DJANGO, **turned_on}
     found = MCPClient(make_superuser()).request("server/discover")
     validate_server_result("server/discover", "2026-07-28", found)
-    assert found["capabilities"]["extensions"] == {f"io.modelcontextprotocol/{name}": {} for name in names}
+    assert found["capabilities"]["extensions"] == {f"io.modelcontextprotocol/{name}": {} for name in [*names, "tasks"]}
     for version in LEGACY:
         hello = MCPClient(make_superuser(f"v{version}"), version=version).request(
             "initialize", protocolVersion=version, **HELLO
@@ -163,7 +163,8 @@ def test_extensions_that_are_turned_on_are_told_to_who_knows_of_extensions(setti
 
 
 def test_no_extension_is_told_that_is_not_turned_on():
-    assert "extensions" not in MCPClient(make_superuser()).request("server/discover")["capabilities"]
+    found = MCPClient(make_superuser()).request("server/discover")
+    assert set(found["capabilities"]["extensions"]) == {"io.modelcontextprotocol/tasks"}
 
 
 @pytest.mark.parametrize(

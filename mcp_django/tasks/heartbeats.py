@@ -1,0 +1,99 @@
+"""The sign of life of a worker that runs a task: a thread beside the work."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+from django.db import Error as DatabaseUnavailable
+from django.db import connections
+
+from ..context.databases import stop_query
+from .stored_tasks import StoredTask
+
+logger = logging.getLogger("mcp_django")
+
+# Seconds between two looks at whether there is progress to store.
+LOOK_EVERY: Final = 1.0
+# Maximum seconds to wait until the database has received a cancel request.
+CANCEL_TIMEOUT: Final = 2.0
+
+
+class Heartbeat:
+    """Renews the lease of a running task, stores its progress, and stops its work when that has to end.
+
+    That is when the task was cancelled or is another worker's by now, when it takes too long, and when its caller may
+    no longer do it: ``refusal()`` then says why. ``stop()`` is called once, from the thread of the heartbeat; the
+    queries that the thread of the work has running are interrupted too.
+    """
+
+    def __init__(self, task: StoredTask, refusal: Callable[[], str], stop: Callable[[], None]) -> None:
+        self.task = task
+        self.refusal = refusal
+        self.stop = stop
+        self.progress: dict[str, Any] = {}
+        self.connections = connections.all()
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="mcp-heartbeat", daemon=True)
+
+    def __enter__(self) -> "Heartbeat":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._is_over.set()
+        # A query that is being interrupted must not be the next one of this connection.
+        self._thread.join(CANCEL_TIMEOUT)
+
+    def tell(self, progress: float, total: float | None, message: str) -> None:
+        """Store this progress with the next sign of life."""
+        self.progress = {"progress": progress, "total": total, "message": message}
+
+    def _beat(self) -> None:
+        began = beat = time.monotonic()
+        try:
+            while not self._is_over.wait(LOOK_EVERY):
+                now = time.monotonic()
+                if now - began > self.task.row.timeout:
+                    self._end(self.task.stop_late)
+                    return
+                if not self.progress and now - beat < self.task.HEARTBEAT:
+                    continue
+                is_due = now - beat >= self.task.HEARTBEAT
+                if not self._renewed() or (is_due and not self._is_permitted()):
+                    self._end(None)
+                    return
+                beat = now if is_due else beat
+        finally:
+            connections.close_all()
+
+    def _renewed(self) -> bool:
+        """Return whether the worker still has the task; True if the database cannot say."""
+        progress, self.progress = self.progress, {}
+        try:
+            return self.task.renew(**progress)
+        except DatabaseUnavailable as error:
+            # SQLite lets nobody write while the work itself writes: nobody can take the task then.
+            logger.debug("The lease of a task could not be renewed: %s", error)
+            return True
+
+    def _is_permitted(self) -> bool:
+        try:
+            told = self.refusal()
+        except DatabaseUnavailable:
+            return True
+        if told:
+            self.task.refuse(told)
+        return not told
+
+    def _end(self, end: Callable[[], object] | None) -> None:
+        if end is not None:
+            with suppress(DatabaseUnavailable):
+                end()
+        self.stop()
+        while not self._is_over.wait(0.1):
+            for connection in self.connections:
+                with suppress(Exception):
+                    stop_query(connection, CANCEL_TIMEOUT)

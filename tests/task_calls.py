@@ -1,0 +1,60 @@
+"""Calls that become tasks, which a test runs when it wants to: as workers would, and in its own thread."""
+
+from typing import Any
+
+from mcp_django.models import Task
+from mcp_django.tasks import run_task
+from mcp_django.tasks.stored_tasks import StoredTask
+from mcp_django.testing import MCPClient
+
+EXTENSION = "io.modelcontextprotocol/tasks"
+TAKES_TASKS = {"extensions": {EXTENSION: {}}}
+ASKS = {**TAKES_TASKS, "elicitation": {"form": {}}}
+
+
+class TaskClient(MCPClient):
+    """A client that takes tasks, and polls only when it is told to."""
+
+    def __init__(self, user: Any = None, *, capabilities: Any = None, **options: Any) -> None:
+        super().__init__(user, capabilities=capabilities or TAKES_TASKS, **options)
+
+    def begin(self, tool: str, **arguments: Any) -> str:
+        """Call a tool, and return the id of the task that the call has become."""
+        made = self.request("tools/call", name=tool, arguments=arguments)
+        assert made["resultType"] == "task", made
+        task_id: str = made["taskId"]
+        return task_id
+
+    def poll(self, task_id: str) -> dict[str, Any]:
+        """Return how a task stands."""
+        return self.request("tasks/get", taskId=task_id)
+
+    def end(self, task_id: str) -> dict[str, Any]:
+        """Let a worker run a task, and return the result that its client then gets."""
+        run_task(task_id)
+        found = self.poll(task_id)
+        assert found["status"] == "completed", found
+        result: dict[str, Any] = found["result"]
+        return result
+
+
+def text_of(result: dict[str, Any]) -> str:
+    """Return the text of the first block of a tool's result."""
+    text: str = result["content"][0]["text"]
+    return text
+
+
+def row_of(task_id: str) -> Task:
+    return Task.objects.get(pk=task_id)
+
+
+def later(task_id: str, **moved: int) -> None:
+    """Let so many milliseconds pass for columns of a task that hold times."""
+    row = row_of(task_id)
+    Task.objects.filter(pk=task_id).update(**{name: getattr(row, name) - ms for name, ms in moved.items()})
+
+
+def make_task(**columns: Any) -> StoredTask:
+    """Store a task that waits for a worker."""
+    given = {"tool": "tool", "timeout": 60, "call": "0" * 32, **columns}
+    return StoredTask.make(kept={"tool": "tool"}, key=given.pop("key", ""), **given)

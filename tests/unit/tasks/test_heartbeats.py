@@ -1,0 +1,90 @@
+"""The sign of life of a worker."""
+
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from django.db import Error as DatabaseError
+
+from mcp_django.tasks import heartbeats
+from mcp_django.tasks.heartbeats import Heartbeat
+
+
+class Stored:
+    """A stored task that notes what is done to it."""
+
+    HEARTBEAT = 0.0
+
+    def __init__(self, *, has_it: bool = True, timeout: float = 60) -> None:
+        self.row = SimpleNamespace(timeout=timeout)
+        self.has_it = has_it
+        self.renewed: list[dict[str, Any]] = []
+        self.ends: list[str] = []
+        self.beaten = threading.Event()
+
+    def renew(self, **columns: Any) -> bool:
+        self.renewed.append(columns)
+        self.beaten.set()
+        return self.has_it
+
+    def refuse(self, told: str) -> None:
+        self.ends.append(told)
+
+    def stop_late(self) -> None:
+        self.ends.append("late")
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: Any) -> None:
+    monkeypatch.setattr(heartbeats, "LOOK_EVERY", 0.01)
+
+
+def stopped_by(task: Any, refusal: str = "") -> bool:
+    """Return whether the heartbeat of a task stops its work."""
+    stopped = threading.Event()
+    with Heartbeat(task, lambda: refusal, stopped.set):
+        return stopped.wait(1.0)
+
+
+def test_the_lease_is_renewed_with_the_progress_while_the_work_goes_on() -> None:
+    task: Any = Stored()
+    with Heartbeat(task, str, lambda: None) as heartbeat:
+        heartbeat.tell(1, 2, "half")
+        assert task.beaten.wait(5)
+        task.beaten.clear()
+        assert task.beaten.wait(5)
+    assert {"progress": 1, "total": 2, "message": "half"} in task.renewed
+    assert task.renewed.count({"progress": 1, "total": 2, "message": "half"}) == 1
+
+
+def test_work_is_stopped_whose_task_is_no_longer_the_workers() -> None:
+    task = Stored(has_it=False)
+    assert stopped_by(task)
+    assert task.ends == []
+
+
+def test_work_is_stopped_that_its_caller_may_no_longer_do() -> None:
+    task = Stored()
+    assert stopped_by(task, "No longer.")
+    assert task.ends == ["No longer."]
+
+
+def test_work_is_stopped_that_takes_too_long() -> None:
+    task = Stored(timeout=0)
+    assert stopped_by(task)
+    assert task.ends == ["late"]
+
+
+def test_a_database_that_does_not_answer_stops_no_work(monkeypatch: Any) -> None:
+    task = Stored()
+
+    def fail(**columns: Any) -> bool:
+        task.beaten.set()
+        raise DatabaseError("locked")
+
+    monkeypatch.setattr(task, "renew", fail)
+    stopped = threading.Event()
+    with Heartbeat(task, str, stopped.set):  # type: ignore[arg-type]
+        assert task.beaten.wait(5)
+        assert not stopped.wait(0.1)
