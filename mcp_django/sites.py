@@ -292,6 +292,7 @@ class MCPSite:
 
     def _forget(self) -> None:
         self.__dict__.pop("_exposures", None)
+        self.__dict__.pop("declares_tasks", None)
         self._labels = None
         if "_action_tools" in self.__dict__:
             self._action_tools.clear()
@@ -303,6 +304,7 @@ class MCPSite:
             raise AlreadyRegistered(f"A tool named {tool.name!r} is already registered with {self.name!r}.")
         # Replace the object: other threads may be iterating over it.
         self._tools = Declared(self._tools, {tool.name: tool})
+        self.__dict__.pop("declares_tasks", None)
 
     def add_chatgpt_tools(self) -> None:
         """Register with the site ``search`` and ``fetch``, which ChatGPT's connectors and deep research look for."""
@@ -348,6 +350,7 @@ class MCPSite:
             self.__dict__.pop("_own_tools", None)
         else:
             self._tools = self._without(self._tools, name, "tool")
+            self.__dict__.pop("declares_tasks", None)
 
     def remove_prompt(self, name: str) -> None:
         """Remove a prompt from the site. Raises ``NotRegistered``."""
@@ -447,6 +450,11 @@ class MCPSite:
                 if len(found) + len(actions) > settings.TOOL_BUDGET:
                     return found
         return [*found, *self._action_tools.listed(actions)]
+
+    @cached_property
+    def declares_tasks(self) -> bool:
+        """Whether a function tool or an action of the site is declared to go on as a task, whoever can use it."""
+        return any(tool.task is not None for tool in self._tools.values()) or self._action_tools.declare_tasks()
 
     def makes_tasks(self, request: MCPRequest) -> bool:
         """Return whether one of the caller's tools is declared to go on as a task."""

@@ -156,13 +156,11 @@ class ActionTools:
         self.site = site
         self._made: dict[tuple[Any, ...], ActionTool] = {}
         self._by_name: dict[str, tuple[ModelExposure, str]] | None = None
-        self._with_tasks: list[ModelExposure] | None = None
 
     def clear(self) -> None:
         """Forget all action tools, because the exposures of the site have changed."""
         self._made.clear()
         self._by_name = None
-        self._with_tasks = None
 
     def declared(self) -> Iterator[tuple[str, tuple[ModelExposure, str]]]:
         """Yield the name of each action tool of the site, with the exposure and the name of the action."""
@@ -175,12 +173,14 @@ class ActionTools:
         found = [model.actions for model in models]
         return [self._tool(action) for actions in found for action in actions.values()]
 
+    def declare_tasks(self) -> bool:
+        """Return whether an action is declared to go on as a task, whoever can run it."""
+        return any(map(_may_declare_task, self.site.exposures.values()))
+
     def becoming_tasks(self, request: MCPRequest) -> list[ActionTool]:
         """Return the caller's action tools that are declared to go on as tasks."""
-        exposures = self.site.exposures.values()
-        if self._with_tasks is None:
-            self._with_tasks = [exposure for exposure in exposures if _may_declare_task(exposure)]
-        models = (access_of(request)[exposure] for exposure in self._with_tasks)
+        exposures = filter(_may_declare_task, self.site.exposures.values())
+        models = (access_of(request)[exposure] for exposure in exposures)
         tools = self.of_caller(model for model in models if model.may("view"))
         return [tool for tool in tools if tool.task is not None]
 

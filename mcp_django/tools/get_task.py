@@ -29,10 +29,11 @@ class GetTask(Tool):
     def has_permission(self, request: MCPRequest) -> bool:
         """Return whether ``get_task`` is offered: one of the caller's tools can become a task, and its client could not
         ask for that task in another way."""
+        site = request.mcp.site
         tasks = request.mcp.tasks
-        if tasks is None or request.mcp.takes_tasks or not tasks.makes_tasks:
+        if not site.declares_tasks or tasks is None or request.mcp.takes_tasks or not tasks.makes_tasks:
             return False
-        makes: bool = request.mcp.site.makes_tasks(request)
+        makes: bool = site.makes_tasks(request)
         return makes
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
