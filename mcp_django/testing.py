@@ -6,9 +6,11 @@ the protocol. Use it in a ``TestCase``: everything runs in the test's own thread
 
 import itertools
 import json
+import time
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.test import Client
@@ -18,11 +20,17 @@ from .oauth.stored_tokens import issue_token
 from .protocol.client_requests import ClientRequest
 from .protocol.eras import client_meta
 from .protocol.headers import NAME_SOURCES
+from .protocol.tasks import EXTENSION
 from .protocol.versions import Revisions
 from .schema.consent import ConsentForm
 from .scopes import Scope
+from .tasks import run_task
+from .tasks.engines import without_tasks
 
 __all__ = ["MCPClient", "MCPError", "ToolCall"]
+
+# Seconds between two looks at a task that another worker runs.
+LOOK_EVERY: Final = 0.1
 
 
 class MCPError(AssertionError):
@@ -52,6 +60,10 @@ class MCPClient:
     the client. ``answers`` are given, by key, to the questions of a call until it has none left: the content of a form,
     True to confirm, None to decline, or for another question the client's whole result. Only clients of 2026-07-28 are
     asked here.
+
+    No call goes on as a task: each runs in its request. Only for a client that declares in its ``capabilities`` that it
+    takes tasks, calls become tasks as they do elsewhere; ``call`` runs them to their end. Use it for such a client in a
+    ``TransactionTestCase``: the task's own connections have to see its row.
     """
 
     def __init__(
@@ -70,6 +82,8 @@ class MCPClient:
         self.version = version
         self.answers = answers
         self.capabilities = dict(capabilities or ({} if answers is None else EVERYTHING))
+        # Whether calls can become tasks.
+        self.makes_tasks = EXTENSION in (self.capabilities.get("extensions") or ())
         self.headers: dict[str, str] = {"Accept": "application/json, text/event-stream"}
         if user is not None:
             token = issue_token(user, scopes=scopes, resource=resource_url(None, path))
@@ -79,7 +93,8 @@ class MCPClient:
 
     def post(self, body: bytes | str, **headers: str) -> Any:
         """Post a body as it is, and return Django's response."""
-        return self.http.post(self.path, body, content_type="application/json", headers={**self.headers, **headers})
+        with nullcontext() if self.makes_tasks else without_tasks():
+            return self.http.post(self.path, body, content_type="application/json", headers={**self.headers, **headers})
 
     def request(self, method: str, **params: Any) -> dict[str, Any]:
         """Call an MCP method and return its result. Raises :class:`MCPError` if the answer is not a result."""
@@ -127,9 +142,29 @@ class MCPClient:
     def call(self, tool: str, **arguments: Any) -> ToolCall:
         """Call a tool and return its result, also an error for the AI model (``is_error``)."""
         result = self.request("tools/call", name=tool, arguments=arguments)
+        if result.get("resultType") == "task":
+            result = self._result_of(result["taskId"])
         content = result["content"]
         text = content[0].get("text", "") if content else ""
         return ToolCall(text, result.get("structuredContent"), result.get("isError", False), content)
+
+    def _result_of(self, task_id: str) -> dict[str, Any]:
+        """Run a task to its end here, unless a worker has it, and return its result. Raises :class:`MCPError` if it was
+        cancelled, or ended with an error of the protocol."""
+        while True:
+            run_task(task_id)
+            found = self.request("tasks/get", taskId=task_id)
+            match found["status"]:
+                case "completed":
+                    result: dict[str, Any] = found["result"]
+                    return result
+                case "working":
+                    time.sleep(LOOK_EVERY)
+                case "input_required" if self.answers is not None:
+                    given = {key: self._answer(key, question) for key, question in found["inputRequests"].items()}
+                    self.request("tasks/update", taskId=task_id, inputResponses=given)
+                case _:
+                    raise MCPError(200, found.get("error") or found)
 
     def read(self, uri: str) -> list[dict[str, Any]]:
         """Read a resource and return its contents."""

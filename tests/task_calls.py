@@ -38,6 +38,14 @@ class TaskClient(MCPClient):
         return result
 
 
+class WaitingClient(MCPClient):
+    """A client that knows of no tasks, whose calls become tasks all the same, as outside of a project's tests."""
+
+    def __init__(self, user: Any = None, **options: Any) -> None:
+        super().__init__(user, **options)
+        self.makes_tasks = True
+
+
 def text_of(result: dict[str, Any]) -> str:
     """Return the text of the first block of a tool's result."""
     text: str = result["content"][0]["text"]

@@ -24,7 +24,7 @@ from ..protocol.tasks import DetailedTask
 from ..runtime.thread_pools import in_background
 from ..server.idempotency_keys import OTHER, authority
 from ..server.stored_calls import StoredCall
-from .engines import engine
+from .engines import makes_tasks
 from .stored_tasks import OPEN, TTL, StoredTask, fitting_columns
 
 State = Task.State
@@ -66,7 +66,7 @@ class CallerTasks:
         mcp = self.request.mcp
         # A worker has no request of the kind that such an endpoint needs, and no process at the other end of a pipe.
         is_here = mcp.site.needs_middleware or "://" not in mcp.resource
-        return not is_here and not engine().runs_inline
+        return not is_here and makes_tasks()
 
     # Making them
 

@@ -5,7 +5,9 @@ hands the id to. Each calls ``mcp_django.tasks.run_task`` with the id, and gets 
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from inspect import iscoroutinefunction
@@ -42,6 +44,25 @@ class Engine:
             self.enqueue(task_id)
         except Exception as error:
             logger.warning("The task %s could not be handed on: the next poll tries again", task_id, exc_info=error)
+
+
+# Whether calls of this context run in their requests, whatever the setting says.
+_is_off: Final[ContextVar[bool]] = ContextVar("mcp_django_without_tasks", default=False)
+
+
+@contextmanager
+def without_tasks() -> Iterator[None]:
+    """Let no call in the block become a task, such as in a test that is one transaction."""
+    token = _is_off.set(True)
+    try:
+        yield
+    finally:
+        _is_off.reset(token)
+
+
+def makes_tasks() -> bool:
+    """Return whether calls can become tasks; raise as :func:`engine` does."""
+    return not _is_off.get() and not engine().runs_inline
 
 
 @cache

@@ -1,9 +1,13 @@
 import pytest
 
-from mcp_django.testing import MCPClient, MCPError
+from mcp_django.models import Task
+from mcp_django.protocol.errors import InvalidParams
+from mcp_django.protocol.tasks import EXTENSION
+from mcp_django.testing import EVERYTHING, MCPClient, MCPError
 from tests.factories import make_author, make_superuser
 
 pytestmark = pytest.mark.django_db
+TASKS = {"extensions": {EXTENSION: {}}}
 
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"])
@@ -57,3 +61,62 @@ def test_none_declines_and_a_question_without_an_answer_fails_the_test(tools):
     assert "declined" in declined.text
     with pytest.raises(AssertionError, match="no answer to 'who': Who are you"):
         MCPClient(user, answers={}).call("greet")
+
+
+# Tasks
+
+
+def long_work(request, name: str) -> str:
+    """Work long."""
+    request.mcp.progress(1, 2, "half")
+    return f"{name} {request.mcp.task is not None}"
+
+
+def test_a_call_that_could_become_a_task_runs_in_its_request(tools):
+    tools(long_work, task=True)
+    client = MCPClient(make_superuser())
+    assert client.call("long_work", name="Ada").text == "Ada False"
+    assert not Task.objects.exists()
+    assert "get_task" not in [tool["name"] for tool in client.tools()]
+
+
+def test_the_task_of_a_client_that_takes_tasks_is_run_to_its_end(tools):
+    tools(long_work, task=True)
+    client = MCPClient(make_superuser(), capabilities=TASKS)
+    assert client.call("long_work", name="Ada").text == "Ada True"
+    assert Task.objects.get().state == Task.State.COMPLETED
+
+
+def test_what_a_task_asks_is_answered(tools):
+    def ask(request) -> str:
+        """Ask on the way."""
+        return request.mcp.ask("Who are you?", str, key="who")
+
+    tools(ask, task=True)
+
+    answering = {"capabilities": {**EVERYTHING, **TASKS}, "answers": {"who": {"who": "Ada"}}}
+    assert MCPClient(make_superuser(), **answering).call("ask").text == "Ada"
+
+
+def test_a_task_that_asks_what_has_no_answer_fails_the_test(tools):
+    def ask(request) -> str:
+        """Ask on the way."""
+        return request.mcp.ask("Who are you?", str, key="who")
+
+    tools(ask, task=True)
+
+    client = MCPClient(make_superuser(), capabilities={**EVERYTHING, **TASKS})
+    with pytest.raises(MCPError, match="Who are you"):
+        client.call("ask")
+
+
+def test_an_error_of_the_protocol_that_ends_a_task_is_raised(tools):
+    def fail(request) -> str:
+        """Fail."""
+        raise InvalidParams("not so")
+
+    tools(fail, task=True)
+
+    with pytest.raises(MCPError) as caught:
+        MCPClient(make_superuser(), capabilities=TASKS).call("fail")
+    assert caught.value.code == -32602

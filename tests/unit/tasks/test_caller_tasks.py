@@ -11,10 +11,10 @@ from mcp_django.signals import call_finished
 from mcp_django.tasks import run_task
 from mcp_django.tasks.caller_tasks import MAX_OPEN
 from mcp_django.tasks.stored_tasks import StoredTask
-from mcp_django.testing import MCPClient, MCPError
+from mcp_django.testing import MCPError
 from tests.confirming import tool_of
 from tests.factories import make_superuser
-from tests.task_calls import ASKS, TaskClient, later, row_of, text_of
+from tests.task_calls import ASKS, TaskClient, WaitingClient, later, row_of, text_of
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 
@@ -117,12 +117,12 @@ def test_a_caller_has_only_so_many_tasks_at_a_time(client: TaskClient, work: Wor
 
 def test_a_client_without_tasks_waits_for_the_result(root: Any, work: Work, monkeypatch: Any) -> None:
     monkeypatch.setattr("mcp_django.tasks.stored_tasks.StoredTask.hand_on", lambda self: run_task(self.row.pk))
-    assert MCPClient(root).call("long_work", label="a").text == "done a"
+    assert WaitingClient(root).call("long_work", label="a").text == "done a"
 
 
 def test_a_client_without_tasks_gets_an_id_to_ask_for(root: Any, work: Work, monkeypatch: Any) -> None:
     monkeypatch.setattr("mcp_django.tasks.caller_tasks.PATIENCE", 0)
-    client = MCPClient(root)
+    client = WaitingClient(root)
     waiting = client.call("long_work", label="a")
     assert not waiting.is_error
     assert waiting.structured["state"] == "working"

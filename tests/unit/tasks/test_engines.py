@@ -9,7 +9,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 
 from mcp_django.tasks import engines
-from mcp_django.tasks.engines import Engine, engine
+from mcp_django.tasks.engines import Engine, engine, makes_tasks, without_tasks
 from mcp_django.tasks.own_threads import own_threads
 from tests.configured import configured
 
@@ -102,3 +102,16 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with configured(TASK_BACKEND="default"), pytest.raises(ImproperlyConfigured) as caught:
         engine()
     assert str(caught.value).endswith("Django has tasks since 6.0, and django-tasks is not installed.")
+
+
+def test_calls_become_tasks_unless_their_engine_or_block_runs_them_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert makes_tasks()
+    with without_tasks():
+        with without_tasks():
+            assert not makes_tasks()
+        assert not makes_tasks()
+    assert makes_tasks()
+    monkeypatch.setattr(engines, "engine", lambda: Engine(enqueue, runs_inline=True))
+    assert not makes_tasks()
