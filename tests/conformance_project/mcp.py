@@ -1,6 +1,7 @@
 """What the scenarios of the conformance suite ask for, by its names, and what the walks of the clients do besides.
 
-Here is all that answers at once; `questions` asks the client first, and `changes` tells it what happens.
+Here is all that answers at once; `questions` asks the client first, `changes` tells it what happens, and `tasks` go on
+without their request.
 """
 
 import asyncio
@@ -11,9 +12,9 @@ from typing import Annotated, Any, Literal
 
 import mcp_django as mcp
 
-from . import changes, exposures, questions
+from . import changes, exposures, questions, tasks
 
-__all__ = ["changes", "exposures", "questions"]
+__all__ = ["changes", "exposures", "questions", "tasks"]
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
