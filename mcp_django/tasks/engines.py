@@ -43,7 +43,9 @@ class Engine:
         try:
             self.enqueue(task_id)
         except Exception as error:
-            logger.warning("The task %s could not be handed on: the next poll tries again", task_id, exc_info=error)
+            why = f"{type(error).__name__}: {error}"
+            logger.warning("The task %s could not be handed on (%s): the next poll tries again", task_id, why)
+            logger.debug("The task %s could not be handed on", task_id, exc_info=error)
 
 
 # Whether calls of this context run in their requests, whatever the setting says.

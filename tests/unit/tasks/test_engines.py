@@ -61,11 +61,13 @@ def test_the_engine_is_kept_until_the_setting_changes() -> None:
 
 
 def test_a_failure_is_logged_and_not_raised(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, "mcp_django"):
+    with caplog.at_level(logging.DEBUG, "mcp_django"):
         Engine(fail).hand_on("a1")
-    [record] = caplog.records
-    assert record.getMessage() == "The task a1 could not be handed on: the next poll tries again"
-    assert record.exc_info is not None
+    told, where = caplog.records
+    why = "ConnectionRefusedError: [Errno 111] Connection refused"
+    assert told.getMessage() == f"The task a1 could not be handed on ({why}): the next poll tries again"
+    assert (told.levelname, told.exc_info, where.levelname) == ("WARNING", None, "DEBUG")
+    assert where.exc_info is not None
 
 
 @pytest.mark.parametrize(
