@@ -6,9 +6,11 @@ moment.
 
 from collections.abc import Mapping
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AnonymousUser
+from django.urls import get_script_prefix
 from django.utils import timezone, translation
 from django.utils.translation import gettext_noop
 
@@ -50,7 +52,7 @@ class StoredCall:
                 "scopes": sorted(mcp.scopes),
                 "facts": dict(mcp.facts),
                 "resource": mcp.resource,
-                "path": request.path_info,
+                "path": _path(mcp.resource),
                 "language": translation.get_language(),
             }
         )
@@ -110,3 +112,8 @@ class StoredCall:
         data = self.data
         params = {"name": data["tool"], "arguments": data["arguments"], "_meta": client_meta(data["client"])}
         return encode({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+
+
+def _path(resource: str) -> str:
+    """Return the path of an endpoint below the script prefix. The request itself may stand at a page of the admin."""
+    return "/" + urlsplit(resource).path.removeprefix(get_script_prefix())

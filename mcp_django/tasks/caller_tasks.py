@@ -7,6 +7,8 @@ from time import monotonic
 from typing import Any, Final
 
 from asgiref.sync import sync_to_async
+from django.db import Error as DatabaseUnavailable
+from django.db import close_old_connections
 from django.db.models import Q
 from django.urls import get_script_prefix, get_urlconf
 
@@ -153,11 +155,10 @@ class CallerTasks:
         pause = FIRST_LOOK
         try:
             while True:
-                task = await sync_to_async(self._found)(task_id)
-                row = task.row
-                if row.progress is not None:
-                    mcp.progress(row.progress, row.total, row.message)
-                if row.state != State.WORKING or monotonic() >= until:
+                task = await sync_to_async(self._look)(task_id)
+                if task.row.progress is not None:
+                    mcp.progress(task.row.progress, task.row.total, task.row.message)
+                if task.row.state != State.WORKING or monotonic() >= until:
                     return await sync_to_async(self._told)(task)
                 await asyncio.sleep(pause)
                 pause = min(LOOK_EVERY, pause * 2)
@@ -165,6 +166,14 @@ class CallerTasks:
             # Its client has cancelled the call, and nobody else knows of the task.
             in_background(partial(self._cancel_waiting, task_id))
             raise
+
+    def _look(self, task_id: str) -> StoredTask:
+        """Return the task, by a new connection if the one of this thread is broken."""
+        try:
+            return self._found(task_id)
+        except DatabaseUnavailable:
+            close_old_connections()
+            return self._found(task_id)
 
     def _cancel_waiting(self, task_id: str) -> None:
         task = StoredTask.find(Q(pk=task_id))

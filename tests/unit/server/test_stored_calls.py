@@ -28,6 +28,14 @@ def test_the_call_is_what_its_client_has_sent() -> None:
     assert call.params["arguments"] == {"pk": 1}
 
 
+def test_the_path_is_that_of_the_endpoint_wherever_the_request_stands() -> None:
+    request = local_request(site)
+    request.user = make_superuser()
+    request.mcp.resource = "https://shop.example/mcp"
+    request.path_info = request.path = "/admin/testapp/book/"
+    assert StoredCall.of(request, "get_record", {}).data["path"] == "/mcp"
+
+
 def test_a_user_who_is_there_and_active_is_its_caller() -> None:
     call = stored()
     user = make_superuser("other")
