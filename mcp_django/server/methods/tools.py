@@ -116,8 +116,9 @@ def call_tool(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str, An
     except ToolError as error:
         return RefusedCall(request, tool, arguments, error).result()
     call = ToolCall(request, tool, arguments, key, asking, params.get("arguments") or {})
-    if key and request.mcp.tasks is not None and (tool.task is not None or request.mcp.takes_tasks):
-        task = call.known_task()
+    if key and request.mcp.tasks is not None:
+        may_be_task = request.mcp.takes_tasks or tool.declared_task(request, arguments) is not None
+        task = call.known_task() if may_be_task else None
         if task is not None:
             return task
     if tool.is_async:

@@ -8,6 +8,7 @@ from mcp_django import site as default_site
 from mcp_django.server.methods.lifecycle_and_subscriptions import CACHEABLE, cache_ttl, capabilities
 from mcp_django.testing import MCPClient, MCPError
 from tests.factories import make_superuser
+from tests.task_calls import WaitingClient
 from tests.tool_calls import request_of
 
 pytestmark = pytest.mark.django_db
@@ -151,7 +152,7 @@ PROVIDER = {"issuer": "https://login.example", "jwks_uri": "https://login.exampl
 )
 def test_extensions_that_are_turned_on_are_told_to_who_knows_of_extensions(settings, turned_on, names):
     settings.MCP_DJANGO = {**settings.MCP_DJANGO, **turned_on}
-    found = MCPClient(make_superuser()).request("server/discover")
+    found = WaitingClient(make_superuser()).request("server/discover")
     validate_server_result("server/discover", "2026-07-28", found)
     assert found["capabilities"]["extensions"] == {f"io.modelcontextprotocol/{name}": {} for name in [*names, "tasks"]}
     for version in LEGACY:
@@ -163,7 +164,7 @@ def test_extensions_that_are_turned_on_are_told_to_who_knows_of_extensions(setti
 
 
 def test_no_extension_is_told_that_is_not_turned_on():
-    found = MCPClient(make_superuser()).request("server/discover")
+    found = WaitingClient(make_superuser()).request("server/discover")
     assert set(found["capabilities"]["extensions"]) == {"io.modelcontextprotocol/tasks"}
 
 
