@@ -19,8 +19,8 @@ from django.utils.translation import gettext_lazy as _
 
 from .conf.value_kinds import HOST
 from .console.call_log_admin import CallEntryAdmin
-from .console.console_pages import APPROVALS, ReadOnlyAdmin
-from .models import ApprovalRequest, ApprovalRule, CallEntry, ClientHost, ConnectedApplication, Switch
+from .console.console_pages import APPROVALS, TASKS, ReadOnlyAdmin
+from .models import ApprovalRequest, ApprovalRule, CallEntry, ClientHost, ConnectedApplication, Switch, Task
 
 
 def _is_mounted(name: str) -> bool:
@@ -90,6 +90,19 @@ class ApprovalRequestAdmin(EntryAdmin):
     def has_module_permission(self, request: HttpRequest) -> bool:
         """Return whether the entry leads the user to anything."""
         return APPROVALS.concerns(request)
+
+
+@admin.register(Task)
+class TaskAdmin(EntryAdmin):
+    """An entry in the admin's index that leads to the console's page of tasks."""
+
+    def lead(self, request: HttpRequest) -> HttpResponseBase:
+        """Redirect to the page."""
+        return redirect(f"{self.admin_site.name}:mcp_django_console_tasks")
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        """Return whether the user may open the page."""
+        return TASKS.may_open(request)
 
 
 class ClientHostForm(ModelForm):  # type: ignore[type-arg]

@@ -135,7 +135,7 @@ PERMISSIONS: Final[Mapping[str, Mapping[str, int]]] = {
         "admin.py": 4,
         "approvals/deciders.py": 3,
         "approvals/queue.py": 1,
-        "console/": 19,
+        "console/": 22,
         "oauth/": 7,
         "operating/metrics.py": 1,
         "templatetags/mcp_console.py": 1,

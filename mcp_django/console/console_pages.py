@@ -160,6 +160,23 @@ class Switches(Page):
         return newest(MAX_TOLD)
 
 
+class Tasks(Page):
+    """The tab "Tasks". Users who may view tasks can open it, and cancel tasks if they may change them."""
+
+    def may_open(self, request: HttpRequest) -> bool:
+        """Return whether the user may view or change tasks."""
+        user: Any = request.user
+        return any(user.has_perm(f"mcp_django.{name}_task") for name in ("view", "change"))
+
+    def count_open(self, request: HttpRequest) -> int:
+        """Return how many tasks have not ended, by one query; 0 for users who may not open the page."""
+        if not self.may_open(request):
+            return 0
+        from .task_list import OPEN, tasks  # the admin is loaded by every process
+
+        return tasks().filter(OPEN).count()
+
+
 def may_undo_others(user: Any) -> bool:
     """Return whether a user may take back changes of others, if they have the rights of their rows."""
     return bool(user.has_perm("mcp_django.undo_change"))
@@ -218,11 +235,13 @@ class Approvals(Page):
 
 
 APPROVALS: Final = Approvals("approvals", gettext_lazy("Approvals"), "approvals_page.respond", makes_calls=True)
+TASKS: Final = Tasks("tasks", gettext_lazy("Tasks"), "tasks_page.respond", is_local=True)
 # The pages in the order of their tabs.
 PAGES: Final = (
     Page("overview", gettext_lazy("Overview"), "overview_charts.show", READ, is_local=True),
     Page("conversations", gettext_lazy("Conversations"), "conversations_page.show", READ, is_local=True),
     Page("connections", gettext_lazy("Connections"), "open_connections_page.respond"),
+    TASKS,
     APPROVALS,
     Switches("switches", gettext_lazy("Switches"), "switches_page.respond"),
     Page("health", gettext_lazy("Health"), "health_checks_page.respond"),

@@ -20,10 +20,12 @@ from channels.layers import channel_layers
 from django.apps import apps
 from django.conf import settings as django_settings
 from django.core import checks
+from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError
 from django.http import HttpRequest, HttpResponseBase
 from django.utils import timezone
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 from oauth2_provider.models import get_access_token_model, get_application_model
 from oauth2_provider.settings import oauth2_settings
 
@@ -37,11 +39,13 @@ from ..runtime.cache_and_rate_limits import cache
 from ..runtime.missing_migrations import MissingTables, missing_migrations
 from ..schema.secrets import without_secrets
 from ..subscriptions.bus import bus
+from ..tasks.engines import engine
 from .check_results import CheckResult
 from .console_pages import Page
 from .doctor import BUSY, Doctor
 from .readable_models import try_models
 from .rule_report import check_rules
+from .task_list import LOST, WAITS_VERY_LONG, count_tasks
 from .visibility_page import known_sites
 
 OURS: Final = "mcp_django."
@@ -140,7 +144,7 @@ class ProjectChecks:
         return all(item.verdict == "ok" for item in _tables())
 
     def parts(self) -> Iterator[CheckResult]:
-        """Check migrations, cache, client documents and channel layer.
+        """Check migrations, cache, client documents, tasks and channel layer.
 
         What needs the tables is not checked without them.
         """
@@ -153,6 +157,7 @@ class ProjectChecks:
             yield from _of_scopes()
         if has_tables:
             yield from check_rules(known_sites().values())
+            yield _of_tasks()
         yield _of_channel_layer()
 
     def models(self) -> Iterator[CheckResult]:
@@ -208,6 +213,40 @@ def _of_cache() -> CheckResult:
     if not is_well:
         return CheckResult(text, "error", _("It loses what is stored in it."), remedy)
     return CheckResult(text, "ok", _("It answers."))
+
+
+def _of_tasks() -> CheckResult:
+    """Check what runs tasks: whether there is such an engine, and whether it takes and keeps them."""
+    title = _("Tasks")
+    name = settings.TASK_BACKEND
+    try:
+        is_inline = engine().runs_inline
+    except ImproperlyConfigured as error:
+        return CheckResult(title, "error", str(error), _("Correct TASK_BACKEND."))
+    if name is None:
+        seen = [_("They run in threads of the web server's processes.")]
+    elif is_inline:
+        seen = [_("%(name)s runs calls inside their requests: none becomes a task.") % {"name": name}]
+    else:
+        seen = [_("They are handed to %(name)s.") % {"name": name}]
+    remedies = []
+    counts = count_tasks(very_late=WAITS_VERY_LONG, lost=LOST)
+    if count := counts["very_late"]:
+        text = ngettext(
+            "%(count)s task has waited for a worker for more than a minute: perhaps none runs.",
+            "%(count)s tasks have waited for a worker for more than a minute: perhaps none runs.",
+            count,
+        )
+        seen.append(text % {"count": count})
+        if name is None:
+            remedies.append(_("After a restart they go on when their clients ask for them."))
+        else:
+            remedies.append(_("Start the workers, and look at their log."))
+    if count := counts["lost"]:
+        text = ngettext("%(count)s task has lost its worker.", "%(count)s tasks have lost their worker.", count)
+        seen.append(text % {"count": count})
+        remedies.append(_("It is ended when its client asks for it, or by manage.py clear_mcp_sessions."))
+    return CheckResult(title, "warning" if remedies else "ok", " ".join(seen), " ".join(remedies))
 
 
 def _of_channel_layer() -> CheckResult:

@@ -28,7 +28,8 @@ from ..context.untrusted_text import plain
 from ..models import CallEntry
 from ..templatetags.mcp_console import Outcome
 from .call_query import INDEXED, CallQuery
-from .console_pages import Home, Page
+from .console_pages import TASKS, Home, Page
+from .durations import duration_text
 
 # Maximum rows that a page reads, hex digits of an id that a sample compares, maximum entries of a list, maximum
 # characters of their names, and maximum bars and labels of a time line.
@@ -400,11 +401,5 @@ def show(page: Page, request: HttpRequest) -> HttpResponseBase:
     now = timezone.now()
     query = CallQuery.parse(request.GET.get("q", ""), now)
     timed = query if query.period else query.adding(time=DEFAULT)
-    return page.render(request, Overview(page.home.calls_url, timed, now).context())
-
-
-def duration_text(duration: float) -> str:
-    """Return a duration in ms as text, in ms or s."""
-    if duration >= 1000:
-        return _("%s s") % number_format(duration / 1000, 0 if duration >= 10_000 or not duration % 1000 else 1)
-    return _("%s ms") % number_format(duration, 0)
+    context = Overview(page.home.calls_url, timed, now).context()
+    return page.render(request, {**context, "open_tasks": TASKS.count_open(request)})

@@ -101,7 +101,19 @@ class Record:
         if "footprint" in found:
             return self._is_in_footprint(found["footprint"]["models"])
         # Without a footprint, there are only the texts that callers have sent and got.
-        if self.labels.isdisjoint(change.labels.split()):
+        return self._is_among(leaves, change.labels.split())
+
+    def is_told(self, told: Any, labels: Collection[str]) -> bool:
+        """Return whether what a caller has sent or got, a value for JSON, names the record; ``labels`` are those of
+        the models that it is about."""
+        leaves = list(_leaves(told))
+        if any(text in leaf.casefold() for text in self.texts for leaf in leaves):
+            return True
+        return self._is_among(leaves, labels)
+
+    def _is_among(self, leaves: Collection[str], labels: Collection[str]) -> bool:
+        """Return whether one of these texts is the record's key, or that of one of its parts."""
+        if self.labels.isdisjoint(labels):
             return False
         parts = [forms for key in self.keys.values() for forms in key]
         return any(leaf in forms or leaf.rpartition("/")[2] in forms for leaf in leaves for forms in parts)

@@ -11,6 +11,7 @@ from typing import Final
 
 from django.contrib.auth.models import AnonymousUser
 from django.db import Error as DatabaseUnavailable
+from django.db.models import Count, Q
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.utils.crypto import constant_time_compare
@@ -25,7 +26,7 @@ from prometheus_client.registry import Collector
 
 from ..conf import settings
 from ..context.call_record import CallRecord
-from ..models import Session, Stream
+from ..models import Session, Stream, Task
 from .gauges import levels
 
 PREFIX: Final = "mcp_django"
@@ -37,6 +38,12 @@ ENDS: Final = frozenset({"failed", "ok", "asked", "tried", "tool_error", "refuse
 MAX_REASONS: Final = 50
 OTHER: Final = "other"
 PERMISSION: Final = "mcp_django.view_callentry"
+# Tasks that wait for a worker, that one has, and that wait for an answer.
+OPEN_TASKS: Final = {
+    "waiting": Count("pk", filter=Q(state=Task.State.WORKING.value, lease=None)),
+    "running": Count("pk", filter=Q(state=Task.State.WORKING.value, lease__isnull=False)),
+    "asking": Count("pk", filter=Q(state=Task.State.INPUT_REQUIRED.value)),
+}
 # Environment variable of prometheus_client: the directory in whose files several processes keep their counts.
 DIRECTORY: Final = "PROMETHEUS_MULTIPROC_DIR"
 
@@ -102,7 +109,7 @@ class Levels(Collector):
 
 
 class Stored(Collector):
-    """A ``Collector`` of the numbers of sessions and streams in the database."""
+    """A ``Collector`` of the numbers of sessions, streams and tasks in the database."""
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """See ``Collector``."""
@@ -112,6 +119,7 @@ class Stored(Collector):
             sessions = live.count()
             running = Stream._default_manager.filter(state=Stream.State.RUNNING).count()
             asking = Stream._default_manager.filter(state=Stream.State.ASKING).count()
+            open_tasks = Task.objects.order_by().aggregate(**OPEN_TASKS)
         except DatabaseUnavailable:
             return
         yield GaugeMetricFamily(f"{PREFIX}_sessions", "Sessions with stored state.", sessions)
@@ -119,6 +127,10 @@ class Stored(Collector):
         tasks.add_metric(["running"], running)
         tasks.add_metric(["asking"], asking)
         yield tasks
+        by_state = GaugeMetricFamily(f"{PREFIX}_open_tasks", "Tasks that have not ended.", labels=["state"])
+        for state, count in open_tasks.items():
+            by_state.add_metric([state], count)
+        yield by_state
 
 
 if DIRECTORY not in os.environ:

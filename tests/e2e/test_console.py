@@ -59,6 +59,26 @@ for key, name in ((other, "Somebody"), (pk, "First"), (pk, "<b>" + "LongestNameO
     Change.objects.filter(pk=done["change"]).update(**values)
 Supplier.objects.filter(pk=other).update(name="Somebody else")
 CallEntry.objects.filter(call_id=records[0].id.hex).update(site=site.name)
+
+# Tasks of each kind; one has texts that would break a page.
+from mcp_django.models import Task
+from tests.making_tasks import HOUR, MINUTE, SECOND, ended, make_task, running
+
+Task.objects.all().delete()
+wide = {"tool": "_".join(["long"] * 12), "username": "w" * 100, "client_name": "<b>" + "LongestNameOfAll" * 5}
+wide |= {"message": "Order " + "1234567890" * 15, "progress": 12, "total": 48, "attempt": 3}
+task = running(40 * MINUTE, lease=HOUR, run=records[0].id.hex, model="shop.order", action="reprice", **wide)
+Task.objects.filter(pk=task.pk).update(call=records[0].id.hex)
+shop = {"model": "shop.order", "username": "warehouse"}
+running(MINUTE, lease=HOUR, progress=3, total=40, message="Order 3", **shop)
+running(MINUTE, lease=-SECOND, **shop)
+make_task(2 * SECOND, **shop)
+make_task(5 * MINUTE, **shop)
+make_task(MINUTE, state="input_required", **shop)
+ended("completed", MINUTE, message="Order 40", progress=40, total=40, **shop)
+ended("failed", MINUTE, outcome="The worker was lost that did this. It may have been done.", **shop)
+ended("cancelled", MINUTE, outcome="Cancelled by admin. Reason given: wrong prices.", **shop)
+print("task", task.pk)
 print("supplier", other)
 print("change", done["change"])
 print("call", CallEntry.objects.get(call_id=records[0].id.hex).pk)
@@ -77,6 +97,9 @@ PAGES = {
     "client-time-look": (f"client_time/?client=client-0&{EVER}&look=1", "Would be taken back (2)"),
     "client-time-wrong": ("client_time/?client=client-7&since=x&until=x&look=1", "Enter a valid date/time."),
     "history": ("../../shop/supplier/{supplier}/history/", "Take back: supplier Somebody changed: name"),
+    "tasks": ("tasks/?list=all", "waits too long for a worker"),
+    "tasks-narrowed": ("tasks/?user=warehouse&list=late", "perhaps none runs"),
+    "task": ("tasks/?task={task}", "runs for a long time"),
     "seen": ("seen/?user=warehouse", "query_records"),
     "seen-form": ("seen/?user=nobody-at-all", "There is no such user"),
     "try": ("try/", "Call a tool as yourself"),
@@ -131,16 +154,17 @@ def seen(server: Server, node: str, chromium: str) -> dict[tuple[str, str], dict
     call = told.rpartition("call ")[2].split()[0]
     change = int(told.rpartition("change ")[2].split()[0])
     supplier = told.rpartition("supplier ")[2].split()[0]
-    keys = {"call": call, "change": change, "earlier": change - 1, "supplier": supplier}
+    task = told.rpartition("task ")[2].split()[0]
+    keys = {"call": call, "change": change, "earlier": change - 1, "supplier": supplier, "task": task}
     console = f"{server.origin}/admin/mcp_django/callentry/"
     pages = [
         {"name": name, "url": urljoin(console, path.format(**keys)), "sent": SENT.get(name)}
         for name, (path, _) in PAGES.items()
     ]
-    task: dict[str, Any] = {"languages": LANGUAGES, "widths": WIDTHS, "within": OURS, "pages": pages}
+    look: dict[str, Any] = {"languages": LANGUAGES, "widths": WIDTHS, "within": OURS, "pages": pages}
     # Which axe leaves out by itself: what is touched is 24 px in size, or apart from the rest.
-    task["also"] = ["target-size"]
-    return look_at(server, node, chromium, "admin", **task, **screenshots())
+    look["also"] = ["target-size"]
+    return look_at(server, node, chromium, "admin", **look, **screenshots())
 
 
 def test_the_rows_of_calls_are_legible_on_a_wide_screen(server: Server, node: str, chromium: str, seen: Any) -> None:

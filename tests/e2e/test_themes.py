@@ -25,6 +25,7 @@ PAGES = {
     "try": ("try/?tool=query_records", "query_records"),
     "connect": ("connect/", "Claude"),
     "approvals": ("approvals/", "Mine to decide"),
+    "tasks": ("tasks/?list=all", "waits too long for a worker"),
 }
 
 
@@ -46,7 +47,7 @@ def server(prepared: Path, tmp_path_factory: pytest.TempPathFactory, theme: str)
 @pytest.fixture(scope="module")
 def seen(server: Server, node: str, chromium: str, theme: str) -> dict[str, dict[str, Any]]:
     console = f"{server.origin}/admin/mcp_django/callentry/"
-    call = manage(server, "shell", "-c", DAY).rpartition("call ")[2].strip()
+    call = manage(server, "shell", "-c", DAY).rpartition("call ")[2].split()[0]
     urls = {name: f"{console}{path.format(call=call)}" for name, (path, _) in PAGES.items()}
     pages = [{"name": f"{theme}-{name}", "url": url} for name, url in urls.items()]
     task: dict[str, Any] = {"languages": ["en"], "widths": WIDTHS, "within": OURS, "pages": pages}

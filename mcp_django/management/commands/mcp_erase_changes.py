@@ -1,4 +1,4 @@
-"""``manage.py mcp_erase_changes``: erase the values of one record from what was kept of changes."""
+"""``manage.py mcp_erase_changes``: erase the values of one record from what was kept of changes and tasks."""
 
 import json
 from typing import Any
@@ -8,13 +8,14 @@ from django.core.management.base import CommandError, CommandParser
 from django.db.models import Model
 
 from ...differences.erased_values import Erasure
+from ...tasks.erased_tasks import TaskErasure
 from ..command_arguments import TableCommand, find_model
 
 
 class Command(TableCommand):
-    """Erase the contents of all changes that touch one record, also of one that was deleted."""
+    """Erase the contents of all changes that touch one record, also of one that was deleted, and the tasks about it."""
 
-    help = "Erases the values of one record from what was kept of changes, which can then not be taken back."
+    help = "Erases the values of one record from what was kept of changes, which can then not be taken back, and tasks."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("model", help="the record's model, such as shop.customer")
@@ -32,10 +33,15 @@ class Command(TableCommand):
             erasure = Erasure(found, _key(found, pk), text)
         except (ValueError, ValidationError):
             raise CommandError(f"{pk!r} cannot be a primary key of {found._meta.label_lower}.") from None
+        tasks = TaskErasure(erasure.record)
         if dry_run:
             self.stdout.write(f"Would erase the contents of {len(list(erasure.found()))} changes.")
+            number = len(list(tasks.found()))
         else:
             self.stdout.write(f"Erased the contents of {erasure.run()} changes. They can no longer be taken back.")
+            number = tasks.run()
+        if number:
+            self.stdout.write(f"{'Would delete' if dry_run else 'Deleted'} {number} tasks with their results.")
         if erasure.unopened:
             self.stderr.write(
                 f"{erasure.unopened} changes could not be looked into: they were sealed with a SECRET_KEY that is not "

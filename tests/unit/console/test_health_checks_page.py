@@ -13,6 +13,7 @@ from mcp_django.console.check_results import CheckResult
 from mcp_django.console.health_checks_page import reached
 from mcp_django.models import CallEntry
 from mcp_django.oauth import provider_settings
+from tests.making_tasks import MINUTE, SECOND, make_task, running
 from tests.unit.console.conftest import url
 from tests.unit.console.test_doctor import server as server
 
@@ -223,3 +224,36 @@ def test_scopes_that_a_project_has_lost_are_named(admin, settings):
     assert "invoices" in found(admin)["SCOPES"].seen
     settings.OAUTH2_PROVIDER = provider_settings(base_url=NOBODY, SCOPES={"invoices": "Invoices"})
     assert "SCOPES" not in found(admin)
+
+
+def of_tasks(browser, settings, **values):
+    settings.MCP_DJANGO = {**settings.MCP_DJANGO, **values}
+    return found(browser)["Tasks"]
+
+
+def test_it_is_told_what_runs_tasks(admin, settings):
+    result = of_tasks(admin, settings)
+    assert (result.verdict, result.seen) == ("ok", "They run in threads of the web server's processes.")
+    result = of_tasks(admin, settings, TASK_BACKEND="tests.unit.console.test_health_checks_page.enqueue")
+    assert result.seen.startswith("They are handed to tests.unit.console")
+    result = of_tasks(admin, settings, TASK_BACKEND="tests.unit.console.test_health_checks_page.gone")
+    assert (result.verdict, result.remedy) == ("error", "Correct TASK_BACKEND.")
+
+
+def enqueue(task_id):
+    raise AssertionError("Nothing is handed on by a look at the page.")
+
+
+def test_tasks_that_no_worker_takes_or_that_lost_theirs_are_told(admin, settings):
+    make_task(30 * SECOND)
+    assert of_tasks(admin, settings).verdict == "ok"
+    make_task(2 * MINUTE)
+    result = of_tasks(admin, settings)
+    assert result.verdict == "warning"
+    assert "1 task has waited for a worker for more than a minute: perhaps none runs." in result.seen
+    assert result.remedy == "After a restart they go on when their clients ask for them."
+    running(2 * MINUTE, lease=-SECOND)
+    result = of_tasks(admin, settings, TASK_BACKEND="tests.unit.console.test_health_checks_page.enqueue")
+    assert "1 task has lost its worker." in result.seen
+    assert "Start the workers" in result.remedy
+    assert "clear_mcp_sessions" in result.remedy

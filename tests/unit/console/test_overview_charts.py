@@ -255,5 +255,5 @@ def test_the_page_takes_as_many_queries_for_many_calls_as_for_one(
 ) -> None:
     for number in range(30):
         log(username=str(number), tool=f"tool_{number}", client_name=f"c{number}")
-    with django_assert_max_num_queries(9):
+    with django_assert_max_num_queries(10):
         browser.get(OVERVIEW)

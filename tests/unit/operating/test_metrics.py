@@ -28,6 +28,7 @@ from mcp_django.testing import MCPClient, MCPError
 from tests.configured import configure
 from tests.documentation import blocks_of
 from tests.factories import make_author, make_superuser, make_user
+from tests.making_tasks import ended, make_task, running
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.one_server, pytest.mark.django_db]
 
@@ -196,8 +197,8 @@ def test_what_is_there_now_is_asked_at_the_time(monkeypatch):
 
 def test_sessions_and_tasks_are_those_of_all_workers(monkeypatch):
     now = timezone.now()
-    for number, ended in enumerate((False, False, True)):
-        Session.objects.create(id=str(number), created=now, seen=now, ended=ended)
+    for number, is_over in enumerate((False, False, True)):
+        Session.objects.create(id=str(number), created=now, seen=now, ended=is_over)
     old = now - timezone.timedelta(days=365)
     Session.objects.create(id="old", created=old, seen=old)
     for number, state in enumerate(("running", "asking", "asking", "done")):
@@ -206,6 +207,13 @@ def test_sessions_and_tasks_are_those_of_all_workers(monkeypatch):
     assert found["mcp_django_sessions"].samples[0].value == 2
     states = {sample.labels["state"]: sample.value for sample in found["mcp_django_tasks"].samples}
     assert states == {"running": 1, "asking": 2}
+    for _ in range(3):
+        make_task()
+    running()
+    make_task(state="input_required")
+    ended("completed")
+    states = {sample.labels["state"]: sample.value for sample in families()["mcp_django_open_tasks"].samples}
+    assert states == {"waiting": 3, "running": 1, "asking": 1}
 
     def away(*args, **kwargs):
         raise DatabaseError

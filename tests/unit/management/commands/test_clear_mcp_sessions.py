@@ -7,7 +7,8 @@ import pytest
 from django.core.management import call_command
 from django.utils import timezone
 
-from mcp_django.models import KeyedCall, Session, Stream
+from mcp_django.models import KeyedCall, Session, Stream, Task
+from tests.making_tasks import HOUR, SECOND, ended, make_task, running
 
 pytestmark = pytest.mark.django_db
 
@@ -34,3 +35,18 @@ def test_only_what_is_over_is_deleted() -> None:
     assert list(KeyedCall.objects.values_list("tool", flat=True)) == ["new"]
     assert set(Session.objects.all()) == {ended, live}
     assert list(Stream.objects.all()) == [kept]
+
+
+def test_tasks_that_lost_their_worker_end_and_old_ones_are_deleted() -> None:
+    lost = running(HOUR, lease=-SECOND)
+    kept = [running(), make_task(HOUR), ended("completed", HOUR)]
+    ended("completed", 25 * HOUR)
+    make_task(25 * HOUR)
+    out = StringIO()
+    call_command("clear_mcp_sessions", stdout=out)
+    assert "Looked after 1 tasks that had lost their worker." in out.getvalue()
+    assert "Deleted 2 tasks: their results can no longer be read." in out.getvalue()
+    assert set(Task.objects.all()) == {lost, *kept}
+    lost.refresh_from_db()
+    assert lost.state == "failed"
+    assert "It may have been done" in lost.outcome

@@ -15,8 +15,9 @@ from django.test import override_settings
 from mcp_django.context.request import MCPRequest
 from mcp_django.differences.footprints import Footprint
 from mcp_django.differences.kept_changes import Changes, KeptChange
-from mcp_django.models import ApprovalRequest, Change
+from mcp_django.models import ApprovalRequest, Change, Task
 from tests.factories import make_author, make_book, make_superuser
+from tests.making_tasks import make_task
 from tests.testapp.models import Author, Book, Note, Placement, Section, Shelf, Tag
 from tests.tool_calls import request_of
 
@@ -221,3 +222,14 @@ def test_requests_for_approval_lose_their_words_and_keys(root: MCPRequest, erase
     assert list(states.values()) == ["withdrawn", "withdrawn", "withdrawn", "waiting"]
     left = ApprovalRequest.objects.exclude(pk=kept[3].change.pk)
     assert {(row.reason, row.word, str(row.rows)) for row in left} == {("", "", "{}")}
+
+
+def test_tasks_about_the_record_are_deleted_too(erase: Any) -> None:
+    ada = make_author("Ada")
+    make_task(model="testapp.author", message=f"Author {ada.pk}: Ada")
+    other = make_task(model="testapp.author", message="Author")
+    assert "Would delete 1 tasks with their results." in erase("author", ada.pk, "--text", "Ada", "--dry-run")
+    assert Task.objects.count() == 2
+    assert "Deleted 1 tasks with their results." in erase("author", ada.pk, "--text", "Ada")
+    assert Task.objects.get() == other
+    assert "tasks" not in erase("author", ada.pk, "--text", "Ada")
