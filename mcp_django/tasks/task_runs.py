@@ -8,6 +8,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from django.db import Error as DatabaseUnavailable
+from django.db import connections
 from django.urls import get_script_prefix, get_urlconf, set_script_prefix, set_urlconf
 from django.utils import translation
 
@@ -51,6 +52,7 @@ class TaskRun:
     @classmethod
     def claim_and_go(cls, task_id: str) -> None:
         """Run the task with this id if it waits for a worker; raise nothing."""
+        close_old_connections()
         try:
             task = StoredTask.claim(task_id)
             if task is not None:
@@ -60,6 +62,8 @@ class TaskRun:
             logger.warning("The task %s could not be run", task_id[:32], exc_info=error)
         except Exception as error:
             log_failure(f"task {task_id[:32]}", error)
+        finally:
+            close_old_connections()
 
     def go(self) -> None:
         """Make the call, and end the task with its result, or let it wait for answers."""
@@ -243,3 +247,11 @@ class TaskRun:
 
 def _refused(told: str) -> dict[str, Any]:
     return {"result": ToolResult.of_error(ToolError(told)).to_wire()}
+
+
+def close_old_connections() -> None:
+    """Close this thread's connections that are broken or too old, as Django does between requests: a worker may run
+    tasks in one thread for weeks. Within a transaction, such as that of a test, they are left."""
+    for connection in connections.all(initialized_only=True):
+        if not connection.in_atomic_block:
+            connection.close_if_unusable_or_obsolete()
