@@ -74,7 +74,8 @@ class DetailedTask:
         the JSON-RPC error, or the questions by key."""
         wire = self._members()
         if result is not None:
-            wire["result"] = result
+            # It is the result that the call would have had, which has a type in the one revision that has tasks.
+            wire["result"] = {"resultType": "complete", **result}
         if error is not None:
             wire["error"] = error
         if asked is not None:

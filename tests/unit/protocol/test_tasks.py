@@ -107,7 +107,8 @@ def test_a_call_is_answered_with_the_task_and_nothing_in_it() -> None:
 
 def test_how_it_stands_is_told_with_what_belongs_to_it() -> None:
     assert TASK.detailed() == MEMBERS
-    assert TASK.detailed(result={"content": []}) == {**MEMBERS, "result": {"content": []}}
+    completed = {"resultType": "complete", "content": []}
+    assert TASK.detailed(result={"content": []}) == {**MEMBERS, "result": completed}
     assert TASK.detailed(asked={"a": {}}) == {**MEMBERS, "inputRequests": {"a": {}}}
     assert TASK.detailed(error={"code": -32603, "message": ""})["error"] == {"code": -32603, "message": ""}
 
