@@ -29,6 +29,9 @@ NAME_SOURCES: Final[Mapping[str, str]] = {
     "tasks/update": "taskId",
     "tasks/cancel": "taskId",
 }
+# Methods that are answered without Mcp-Name, which FastMCP 4.1 leaves out: ext-tasks, Streamable HTTP: Routing Headers,
+# obliges only the client.
+NAME_OPTIONAL: Final = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
 PRIMITIVES: Final = ("string", "integer", "boolean")
 # Keywords whose values are data, and keywords that map names to schemas. Any other object or array holds schemas.
 DATA_KEYWORDS: Final = frozenset({"const", "default", "enum", "examples", "required", "type"})
@@ -156,7 +159,8 @@ def check_mirrored(method: str, params: Mapping[str, Any], headers: Mapping[str,
     ``headers`` maps lower-case names to all their values.
 
     Raises:
-        HeaderMismatch: a header is missing, given twice, malformed or not equal to the body.
+        HeaderMismatch: a header is missing, given twice, malformed or not equal to the body. The methods of tasks
+            do not need ``Mcp-Name``.
     """
     # Mcp-Method is never encoded; only Mcp-Name and Mcp-Param-* may be.
     given = headers.get(METHOD_HEADER, [])
@@ -167,6 +171,8 @@ def check_mirrored(method: str, params: Mapping[str, Any], headers: Mapping[str,
         return
     name = _read(headers, NAME_HEADER)
     if name is None:
+        if method in NAME_OPTIONAL:
+            return
         raise HeaderMismatch("Header mismatch: Mcp-Name is missing")
     if name != params.get(source):
         raise HeaderMismatch(f"Header mismatch: Mcp-Name does not equal params.{source}")

@@ -224,6 +224,13 @@ def test_methods_that_name_nothing_need_no_name() -> None:
     check_mirrored("tools/list", {}, {"mcp-method": ["tools/list"]})
 
 
+@pytest.mark.parametrize("method", ["tasks/get", "tasks/update", "tasks/cancel"])
+def test_the_methods_of_tasks_need_no_name_but_a_different_one_is_a_mismatch(method: str) -> None:
+    check_mirrored(method, {"taskId": "786512e2"}, {"mcp-method": [method]})
+    with pytest.raises(HeaderMismatch):
+        check_mirrored(method, {"taskId": "786512e2"}, {"mcp-method": [method], "mcp-name": ["786512e3"]})
+
+
 @pytest.mark.parametrize(
     "headers",
     [
