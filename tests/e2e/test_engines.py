@@ -1,5 +1,6 @@
 """What runs tasks: each engine by the recipe of the documentation, with a worker of its own and its real broker."""
 
+import base64
 import json
 import os
 import pickle
@@ -159,6 +160,11 @@ def running(project: Project, settings: str, prepare: bool = False) -> Iterator[
         client.close()
 
 
+def forget(broker: Any, queue: str) -> None:
+    """Delete from Redis what is named after a queue; the rest ends by itself."""
+    broker.delete(*broker.scan_iter(f"*{queue}*"))
+
+
 def is_run_by_worker(site: Running, command: list[str], message: Callable[[], tuple[Any, str]]) -> None:
     """Call the tool, look at the message in the broker, and have the worker run the task.
 
@@ -222,6 +228,7 @@ def test_a_worker_of_rq_runs_a_task(project: Project, redis: str) -> None:
 
         is_run_by_worker(site, [*worker[:-1], queue], message)
         broker.srem("rq:queues", f"rq:queue:{queue}")
+        forget(broker, queue)
 
 
 def test_a_worker_of_celery_runs_a_task(project: Project, rabbitmq: kombu.Connection) -> None:
@@ -243,6 +250,25 @@ def test_a_worker_of_celery_runs_a_task(project: Project, rabbitmq: kombu.Connec
             is_run_by_worker(site, worker, message)
         finally:
             queue.delete()
+
+
+@pytest.mark.whole
+def test_a_worker_of_celery_runs_a_task_from_redis(project: Project, redis: str) -> None:
+    queue = f"tests-{uuid.uuid4().hex}"
+    own = f'CELERY_TASK_DEFAULT_QUEUE = "{queue}"\n'
+    settings = settings_of("Celery").replace(RABBITMQ, redis) + own
+    [worker] = commands_of("Celery")
+    with closing(Redis.from_url(redis)) as broker, running(project, settings) as site:
+
+        def message() -> tuple[Any, str]:
+            [found] = map(json.loads, broker.lrange(queue, 0, -1))
+            body = base64.b64decode(found.pop("body")).decode()
+            [argument], kwargs, _ = json.loads(body)
+            assert kwargs == {}
+            return argument, f"{body} {found}"
+
+        is_run_by_worker(site, worker, message)
+        forget(broker, queue)
 
 
 @pytest.mark.whole
