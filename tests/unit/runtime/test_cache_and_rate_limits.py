@@ -36,7 +36,7 @@ class Hanging:
 
 
 @pytest.fixture
-def hanging(empty_cache):
+def hanging(nothing_is_left_by_other_tests):
     server = Hanging()
     redis = {
         "BACKEND": "django.core.cache.backends.redis.RedisCache",
