@@ -7,7 +7,7 @@ same answer on every server, marked `one_server`, runs on SQLite and on the firs
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -26,6 +26,13 @@ FEWEST = 4
 def drawn(number: int) -> int:
     """Return how many are run of so many cases that are drawn."""
     return max(number // 4, 1) if SOME else number
+
+
+def shared(numbers: Sequence[int]) -> Sequence[int]:
+    """Return those of the numbers of drawn cases that are made on this database: its share of them, or all."""
+    if DIVIDED != "data":
+        return numbers
+    return numbers[AMONG.index(HERE) :: len(AMONG)]
 
 
 def some(cases: Iterable[Case], step: int) -> list[Case]:

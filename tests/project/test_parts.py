@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import parts, servers
+from tests import cases, parts, servers
 from tests.parts import Part
 
 pytestmark = pytest.mark.one_django
@@ -219,6 +219,18 @@ def test_each_case_runs_on_one_database_and_each_test_on_all(
         assert first | second == MANY | FEW | OF_ONE_DATABASE
         assert first & second == FEW | OF_ONE_DATABASE
         assert not any(others)
+
+
+def test_drawn_cases_are_shared_among_the_databases(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cases, "DIVIDED", "")
+    assert [*cases.shared(range(8))] == [*range(8)]
+    monkeypatch.setattr(cases, "DIVIDED", "data")
+    monkeypatch.setattr(cases, "AMONG", ["sqlite", "postgres", "mysql"])
+    made = []
+    for name in cases.AMONG:
+        monkeypatch.setattr(cases, "HERE", name)
+        made.append([*cases.shared(range(8))])
+    assert made == [[0, 3, 6], [1, 4, 7], [2, 5]]
 
 
 @pytest.mark.parametrize("chosen", ["all", "some"])
