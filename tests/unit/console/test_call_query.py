@@ -16,6 +16,7 @@ from mcp_django.console.call_query import CallQuery, KnownValues, Term
 from mcp_django.context.call_record import CallRecord
 from mcp_django.models import CallEntry
 from mcp_django.operating.call_log_storage import row_of, store
+from tests.cases import drawn
 from tests.factories import make_user
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
@@ -349,7 +350,7 @@ ALPHABET = st.sampled_from(
 TEXTS = st.one_of(st.text(max_size=60), st.lists(st.one_of(ALPHABET, st.text(max_size=4)), max_size=40).map(" ".join))
 
 
-@settings(deadline=None)
+@settings(max_examples=drawn(100), deadline=None)
 @given(TEXTS)
 def test_any_text_is_read_and_reads_the_same_again(text: str) -> None:
     query = parse(text)

@@ -11,13 +11,14 @@ import pytest
 from channels.db import database_sync_to_async
 from django.db import connection
 from django.db.backends.signals import connection_created
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_django.context.call_record import CallRecord
 from mcp_django.operating import query_comments
 from mcp_django.operating.query_comments import reading
 from mcp_django.testing import MCPClient
+from tests.cases import drawn
 from tests.factories import make_author, make_superuser
 from tests.session_client import SessionClient
 from tests.testapp.models import Author
@@ -120,6 +121,7 @@ def test_outside_of_a_call_there_is_none():
     assert "/*" not in found[0]
 
 
+@settings(max_examples=drawn(100))
 @given(application=TEXTS, client=TEXTS, tool=TEXTS)
 def test_no_text_can_end_the_comment_or_be_a_parameter(application, client, tool):
     settings = SimpleNamespace(SERVER={"name": application})

@@ -13,10 +13,11 @@ import pytest
 from django.core.files.base import ContentFile
 from django.utils.safestring import mark_safe
 from django.utils.translation import gettext_lazy
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_django.schema.json_values import to_jsonable
+from tests.cases import drawn
 from tests.testapp.models import Author, Book, Shelf
 
 
@@ -92,6 +93,7 @@ def test_a_value_that_contains_itself_is_an_error_and_no_endless_loop() -> None:
         to_jsonable(loop)
 
 
+@settings(max_examples=drawn(100))
 @given(
     st.recursive(
         st.none() | st.floats() | st.integers() | st.text(st.characters()) | st.decimals() | st.binary(),

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_django.schema.value_types import (
@@ -27,6 +27,7 @@ from mcp_django.schema.value_types import (
     json_type,
     show,
 )
+from tests.cases import drawn
 
 IDENTIFIER = UUID("123e4567-e89b-12d3-a456-426614174000")
 COLOURS = Choice((("red", "R"), ("green", "G")), ("Red", "Green as grass"))
@@ -246,6 +247,7 @@ JSON = st.recursive(
 )
 
 
+@settings(max_examples=drawn(100))
 @given(JSON)
 def test_no_value_raises_anything_else(value: object) -> None:
     for kind in [String(1, 2), Integer(), Number(), Boolean(), DecimalNumber(), *PARSED.values(), COLOURS, LEVELS]:
