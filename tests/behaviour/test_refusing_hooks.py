@@ -10,7 +10,7 @@ from mcp_django.testing import MCPClient
 from tests.factories import make_author, make_book, make_superuser
 from tests.testapp.models import Author, Book, Tag
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db, pytest.mark.one_server]
 TEXT = "The period is closed."
 SAID = f"“{TEXT}”"
 

@@ -19,7 +19,7 @@ from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.service_account import make_account
 from tests.testapp.models import Book
 
-pytestmark = [pytest.mark.django_db, pytest.mark.postgresql]
+pytestmark = [pytest.mark.django_db, pytest.mark.postgresql, pytest.mark.one_server]
 DECIDERS = Deciders(PERMISSION)
 
 

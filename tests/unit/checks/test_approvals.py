@@ -15,7 +15,7 @@ from mcp_django.checks.settings import CHECKS
 from mcp_django.exposures.declared_approvals import Approval
 from tests.testapp.models import Book
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db, pytest.mark.one_server]
 
 DECIDES = {"permission": "testapp.publish_book"}
 

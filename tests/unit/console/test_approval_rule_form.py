@@ -13,7 +13,7 @@ from django.utils.translation import override
 from mcp_django.models import ApprovalRule, ServiceAccount
 from tests.factories import make_superuser, make_user
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db, pytest.mark.one_server]
 
 LIST = "admin:mcp_django_approvalrule_changelist"
 ADD = "admin:mcp_django_approvalrule_add"

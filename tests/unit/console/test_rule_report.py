@@ -17,7 +17,7 @@ from mcp_django.models import ApprovalRule
 from tests.factories import make_superuser, make_user
 from tests.testapp.models import Book
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db, pytest.mark.one_server]
 
 
 def make_rule(name: str = "Refunds", **values: Any) -> ApprovalRule:

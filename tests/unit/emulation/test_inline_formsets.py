@@ -19,7 +19,7 @@ from tests.inlineapp.factories import ORDER, make_order, rows_of, shop_request
 from tests.inlineapp.models import Claim, Invoice, Label, Line, Note, Order, Product, Remark, Shipment
 from tests.tool_calls import call, refusal
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db, pytest.mark.one_server]
 CREATE, UPDATE = CreateRecord(), UpdateRecord()
 ALL = ("view", "add", "change", "delete")
 

@@ -24,7 +24,7 @@ from tests.inlineapp.factories import make_order
 from tests.inlineapp.models import Line, Order, Product, Shipment
 from tests.tool_calls import call, refusal, request_of
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db, pytest.mark.one_server]
 LINES = {"model": "inlineapp.line"}
 QUERY = QueryRecords()
 SCOPES = frozenset({"mcp:read", "mcp:write"})

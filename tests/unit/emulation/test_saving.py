@@ -11,7 +11,7 @@ from tests.factories import make_author, make_book, make_superuser
 from tests.testapp.models import Book, PublishedBook
 from tests.tool_calls import call, refusal, request_of
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db, pytest.mark.one_server]
 
 CREATE, UPDATE = CreateRecord(), UpdateRecord()
 BOOK = {"model": "testapp.book"}

@@ -10,7 +10,7 @@ from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.testapp.models import Book, Tag
 from tests.tool_calls import call, refusal, request_of
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db, pytest.mark.one_server]
 
 CREATE, UPDATE = CreateRecord(), UpdateRecord()
 BOOK = {"model": "testapp.book"}

@@ -20,7 +20,7 @@ from mcp_django.oauth import assertions_and_keys as oauth_keys
 from mcp_django.oauth.assertions_and_keys import InvalidAssertion, read_assertion, read_keys, use_once, verify
 from tests.jwts import KINDS, claims_of, key_for, part, public_set, signed
 
-pytestmark = pytest.mark.postgresql
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server]
 
 ISSUER, AUDIENCE = "https://issuer.example", "https://shop.example"
 RULES: dict[str, Any] = {"signer": ISSUER, "audiences": [AUDIENCE], "max_life": 300}

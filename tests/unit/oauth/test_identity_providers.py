@@ -37,7 +37,7 @@ from tests.jwts import claims_of, key_for, part, signed
 from tests.oauth_flow import ORIGIN, RESOURCE, Flow
 from tests.service_account import ASSERTION_TYPE, TOKEN, basic, make_account
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db, pytest.mark.one_server]
 
 
 def now() -> int:

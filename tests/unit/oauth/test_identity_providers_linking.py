@@ -21,7 +21,7 @@ from tests.factories import make_user
 from tests.identity_provider import ENTRY, ISSUER, settings_with
 from tests.oauth_flow import RESOURCE
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db, pytest.mark.one_server]
 
 
 @pytest.fixture(autouse=True)

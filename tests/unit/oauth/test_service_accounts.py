@@ -31,7 +31,7 @@ from tests.testapp.models import Author
 from tests.tls_server import Authority, answer, serving
 from tests.tool_calls import request_of
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db, pytest.mark.one_server]
 BASE = {"BASE_URL": ORIGIN}
 
 
