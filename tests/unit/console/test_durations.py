@@ -39,4 +39,4 @@ def test_it_is_told_in_the_language_of_the_reader() -> None:
 
 
 def test_a_time_of_the_database_is_a_time() -> None:
-    assert time_of(1_796_000_000_500) == datetime(2026, 11, 30, 12, 53, 20, 500_000, UTC)
+    assert time_of(1_796_000_000_500) == datetime(2026, 11, 30, 0, 53, 20, 500_000, UTC)
