@@ -6,6 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from mcp_django.protocol.headers import NAME_SOURCES
 from tests.fuzz.shapes import Draw, below, chance, messages, pick
 from tests.protocol_messages import LEGACY, MODERN
 
@@ -148,7 +149,7 @@ def headers(draw: Draw, message: Mapping[str, Any], version: str) -> list[tuple[
         params = message.get("params")
         params = params if isinstance(params, dict) else {}
         found["mcp-method"] = str(message.get("method", ""))
-        if isinstance(name := params.get("name") or params.get("uri"), str):
+        if isinstance(name := params.get(NAME_SOURCES.get(found["mcp-method"], "")), str):
             found["mcp-name"] = name
     elif chance(draw, 2):
         del found["mcp-protocol-version"]

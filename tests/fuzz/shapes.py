@@ -8,6 +8,8 @@ from typing import Any
 from hypothesis import strategies as st
 from mcp_types.methods import CLIENT_NOTIFICATIONS, CLIENT_REQUESTS
 
+from mcp_django.protocol.tasks import EXTENSION
+from mcp_django.protocol.tasks import METHODS as TASK_METHODS
 from tests.protocol_messages import CAPABILITIES_KEY, CLIENT_KEY, LEGACY, LOG_LEVEL_KEY, MODERN, VERSION_KEY
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
@@ -41,6 +43,10 @@ TOOLS = (
     "test_sampling",
     "test_input_required_result_elicitation",
     "test_input_required_result_multi_round",
+    "greet",
+    "confirm_delete",
+    "multi_input",
+    "failing_job",
 )
 PROMPTS = ("test_simple_prompt", "test_prompt_with_arguments", "test_prompt_with_embedded_resource")
 URIS = (
@@ -64,6 +70,7 @@ KNOWN: Mapping[str, tuple[Any, ...]] = {
     "progressToken": ("p", 1, 0, -1),
     "requestState": ("", "sealed:state", "a" * 300),
     "requestId": (1, "1", 0, -7),
+    "taskId": ("0" * 32, "x", "", "\x00", "\N{SNOWMAN}" * 300),
     "resourceSubscriptions": ([URIS[0]], list(URIS), []),
 }
 ARGUMENTS: Mapping[str, tuple[Any, ...]] = {
@@ -115,7 +122,8 @@ def pick(draw: Draw, values: Sequence[Any]) -> Any:
 @cache
 def methods(version: str) -> list[str]:
     """The requests of a revision."""
-    return sorted(method for method, known in CLIENT_REQUESTS if known == version)
+    own = TASK_METHODS if version == MODERN else frozenset()
+    return sorted([*own, *(method for method, known in CLIENT_REQUESTS if known == version)])
 
 
 @cache
@@ -127,6 +135,13 @@ def notifications(version: str) -> list[str]:
 @cache
 def schema_of(method: str, version: str) -> dict[str, Any]:
     """The JSON Schema of the parameters, with the definitions that it refers to."""
+    if method in TASK_METHODS:
+        # The protocol's own types know no extensions.
+        call = schema_of("tools/call", version)
+        properties = {"taskId": {"type": "string"}}
+        if method == "tasks/update":
+            properties["inputResponses"] = schema_object(call)["properties"]["inputResponses"]
+        return {"type": "object", "properties": properties, "required": list(properties), "$defs": call["$defs"]}
     model = (CLIENT_REQUESTS if (method, version) in CLIENT_REQUESTS else CLIENT_NOTIFICATIONS)[method, version]
     schema = model.model_json_schema(by_alias=True)
     params = schema.get("properties", {}).get("params", {"type": "object"})
@@ -199,7 +214,12 @@ def draw_meta(draw: Draw, version: str) -> dict[str, Any]:
     return meta
 
 
-CAPABILITIES: tuple[dict[str, Any], ...] = ({}, {"elicitation": {"form": {}}}, {"sampling": {}, "roots": {}})
+CAPABILITIES: tuple[dict[str, Any], ...] = (
+    {},
+    {"elicitation": {"form": {}}},
+    {"sampling": {}, "roots": {}},
+    {"elicitation": {"form": {}}, "extensions": {EXTENSION: {}}},
+)
 
 
 @st.composite
