@@ -120,9 +120,12 @@ def action(
     if isinstance(permissions, str):
         raise ImproperlyConfigured(f'permissions of an action must be a list such as ["change"], not {permissions!r}.')
     from .exposures.declared_actions import ActionOptions
-    from .exposures.declared_tasks import TaskOptions
 
-    task = TaskOptions.of_action(options.pop("task", None), atomic=options.get("atomic", True))
+    if "task" in options:
+        # Only for projects with tasks.
+        from .exposures.declared_tasks import TaskOptions
+
+        options["task"] = TaskOptions.of_action(options["task"], atomic=options.get("atomic", True))
     approval = options.pop("approval", ())
     # Frozen, as the options are.
     approvals = tuple(approval) if isinstance(approval, (list, tuple)) else (approval,)
@@ -134,7 +137,6 @@ def action(
             description=description,
             destructive=destructive,
             approval=approvals,
-            task=task,
             **options,
         )
         return function

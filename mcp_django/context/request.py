@@ -20,8 +20,6 @@ from ..conf import settings
 from ..exceptions import Cancelled, InsufficientScope
 from ..protocol.client_requests import ClientRequest, Limits
 from ..protocol.headers import ParamHeader, RequestHeaders
-from ..protocol.tasks import EXTENSION
-from ..protocol.versions import Revisions
 from .call_record import CallRecord
 
 if TYPE_CHECKING:
@@ -166,7 +164,13 @@ class MCPContext:
         """Whether the client of this MCP request can be given a task in place of a result: it has said so with the
         request itself."""
         extensions = self.capabilities.get("extensions")
-        return self.version in Revisions.MODERN and isinstance(extensions, Mapping) and EXTENSION in extensions
+        if not extensions or not isinstance(extensions, Mapping):
+            return False
+        # Imported here, because few processes that import this module answer calls.
+        from ..protocol.tasks import EXTENSION
+        from ..protocol.versions import Revisions
+
+        return EXTENSION in extensions and self.version in Revisions.MODERN
 
     def answers_last(self, seconds: int) -> int:
         """Return for how many seconds an answer counts that this request's client has given: ``seconds``, or a day for

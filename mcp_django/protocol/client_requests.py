@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from .errors import InvalidParams
-from .messages import encode
 from .versions import Revisions
 
 # The first revision with ``mode`` and URLs in elicitation, and the first with tools and block lists in sampling.
@@ -208,6 +207,9 @@ MAX_RESPONSE_BYTES: Final = 64 * 1024
 def check_responses(responses: Any) -> None:
     """Raise ``InvalidParams`` unless ``inputResponses``, the answers of a client by key, are an object within the
     bounds. This is cheap; whether each is an answer of its kind is seen later."""
+    # Imported here, because few processes that import this module answer calls.
+    from .messages import encode
+
     if not isinstance(responses, dict):
         raise InvalidParams("Invalid params: inputResponses must be an object")
     try:
