@@ -24,6 +24,7 @@ from mcp_django.functions.project_function import resolved
 from mcp_django.models import Change
 from mcp_django.tools.action_tools import ActionTool, RunAction
 from mcp_django.tools.function_tools import FunctionTool
+from mcp_django.tools.undo_change import UndoChange
 from mcp_django.tools.write_tools import CreateRecord, DeleteRecord, UpdateRecord, WriteRecords
 from tests.factories import make_author, make_superuser, make_user
 from tests.testapp.models import Author
@@ -323,6 +324,15 @@ def test_several_writes_begin_by_the_rows_that_all_of_them_write(root: Any) -> N
     ]
     confirmed = token(root, WriteRecords(), writes=writes)
     assert begins(root, WriteRecords(), writes=writes, confirm_token=confirmed) == (None, 4, "default")
+
+
+def test_taking_back_begins_by_the_rows_that_come_back(root: Any) -> None:
+    desk = root.mcp.tasks
+    as_task(root)
+    rows = [{"pk": pk, "name": f"B{pk}"} for pk in authors(4)]
+    change = call(UpdateRecord(), root, model="testapp.author", rows=rows)["change"]
+    root.mcp.tasks = desk
+    assert begins(root, UndoChange(), change=change) == (None, 4, "default")
 
 
 def test_a_write_of_one_row_is_no_task(root: Any) -> None:
