@@ -468,7 +468,10 @@ class Task(models.Model):
         verbose_name = _("task")
         verbose_name_plural = _("tasks")
         default_permissions = ("view", "change")
-        indexes: ClassVar = [models.Index(fields=["user", "state"], name="mcp_task_user")]
+        indexes: ClassVar = [
+            models.Index(fields=["user", "state"], name="mcp_task_user"),
+            models.Index(fields=["state", "ended"], name="mcp_task_state"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.tool} {self.id[:6]}…"

@@ -174,7 +174,7 @@ class Tasks(Page):
             return 0
         from .task_list import OPEN, tasks  # the admin is loaded by every process
 
-        return tasks().filter(OPEN).count()
+        return int(tasks().filter(OPEN).count())
 
 
 def may_undo_others(user: Any) -> bool:

@@ -45,7 +45,7 @@ from .console_pages import Page
 from .doctor import BUSY, Doctor
 from .readable_models import try_models
 from .rule_report import check_rules
-from .task_list import LOST, WAITS_VERY_LONG, count_tasks
+from .task_list import LOST, WAITS_VERY_LONG, count_open
 from .visibility_page import known_sites
 
 OURS: Final = "mcp_django."
@@ -230,7 +230,7 @@ def _of_tasks() -> CheckResult:
     else:
         seen = [_("They are handed to %(name)s.") % {"name": name}]
     remedies = []
-    counts = count_tasks(very_late=WAITS_VERY_LONG, lost=LOST)
+    counts = count_open(very_late=WAITS_VERY_LONG, lost=LOST)
     if count := counts["very_late"]:
         text = ngettext(
             "%(count)s task has waited for a worker for more than a minute: perhaps none runs.",

@@ -23,6 +23,7 @@ VERY_LATE: Final = 60_000
 SLOW: Final = 0.5
 NOW: Final = DatabaseClock()
 OPEN: Final = Q(state__in=[State.WORKING.value, State.INPUT_REQUIRED.value])
+ENDED: Final = (State.COMPLETED, State.FAILED, State.CANCELLED)
 WAITS: Final = Q(state=State.WORKING.value, lease=None)
 RUNS: Final = Q(state=State.WORKING.value, lease__gte=NOW)
 LOST: Final = Q(state=State.WORKING.value, lease__lt=NOW)
@@ -57,13 +58,17 @@ SEALED: Final = ("kept", "asked", "result")
 
 def tasks() -> QuerySet[Any]:
     """Return all tasks, each with ``now``, the time of the database, without what is sealed."""
-    return Task.objects.using(router.db_for_write(Task)).defer(*SEALED).annotate(now=NOW)
+    return _rows().defer(*SEALED).annotate(now=NOW)
 
 
-def count_tasks(**conditions: Q) -> dict[str, int]:
-    """Return how many tasks meet each of the conditions, by one query."""
+def _rows() -> QuerySet[Task]:
+    return Task.objects.using(router.db_for_write(Task))
+
+
+def count_open(where: Q | None = None, **conditions: Q) -> dict[str, int]:
+    """Return how many of the tasks that have not ended, and meet ``where``, meet each of the conditions: one query."""
     counts = {name: Count("pk", filter=condition) for name, condition in conditions.items()}
-    return Task.objects.using(router.db_for_write(Task)).order_by().aggregate(**counts)
+    return _rows().filter(OPEN, where or Q()).aggregate(**counts)
 
 
 class TaskList:
@@ -85,8 +90,13 @@ class TaskList:
     def counts(self) -> dict[str, int]:
         """The number of tasks in each list, and under ``very_late`` of those for which perhaps no worker runs."""
         where = self._where
-        lists = {name: Q(pk__isnull=False) & condition & where for name, (_title, condition, _order) in LISTS.items()}
-        return count_tasks(**lists, very_late=WAITS_VERY_LONG & where)
+        lists = {name: condition for name, (_title, condition, _order) in LISTS.items()}
+        states = _rows().filter(where).values_list("state").annotate(number=Count("pk"))
+        by_state: dict[str, int] = dict(states)
+        ended = {state.value: by_state.get(state.value, 0) for state in ENDED}
+        open_lists = {name: condition for name, condition in lists.items() if name not in {*ended, "all"}}
+        counts = count_open(where, **open_lists, very_late=WAITS_VERY_LONG)
+        return {**counts, **ended, "all": sum(by_state.values())}
 
     @property
     def name(self) -> str:
@@ -98,7 +108,9 @@ class TaskList:
     def rows(self) -> QuerySet[Any]:
         """Return the tasks of the list that is shown."""
         _title, condition, order = LISTS[self.name]
-        return tasks().filter(condition & self._where).order_by(order, "pk")
+        # Both in one direction, as an index has them.
+        sign = "-" if order.startswith("-") else ""
+        return tasks().filter(condition & self._where).order_by(order, f"{sign}pk")
 
 
 class SeenTask:

@@ -52,7 +52,7 @@ class Migration(migrations.Migration):
                 'verbose_name': 'task',
                 'verbose_name_plural': 'tasks',
                 'default_permissions': ('view', 'change'),
-                'indexes': [models.Index(fields=['user', 'state'], name='mcp_task_user')],
+                'indexes': [models.Index(fields=['user', 'state'], name='mcp_task_user'), models.Index(fields=['state', 'ended'], name='mcp_task_state')],
             },
         ),
     ]

@@ -38,6 +38,7 @@ ENDS: Final = frozenset({"failed", "ok", "asked", "tried", "tool_error", "refuse
 MAX_REASONS: Final = 50
 OTHER: Final = "other"
 PERMISSION: Final = "mcp_django.view_callentry"
+OPEN: Final = (Task.State.WORKING.value, Task.State.INPUT_REQUIRED.value)
 # Tasks that wait for a worker, that one has, and that wait for an answer.
 OPEN_TASKS: Final = {
     "waiting": Count("pk", filter=Q(state=Task.State.WORKING.value, lease=None)),
@@ -119,7 +120,7 @@ class Stored(Collector):
             sessions = live.count()
             running = Stream._default_manager.filter(state=Stream.State.RUNNING).count()
             asking = Stream._default_manager.filter(state=Stream.State.ASKING).count()
-            open_tasks = Task.objects.order_by().aggregate(**OPEN_TASKS)
+            open_tasks = Task.objects.filter(state__in=OPEN).aggregate(**OPEN_TASKS)
         except DatabaseUnavailable:
             return
         yield GaugeMetricFamily(f"{PREFIX}_sessions", "Sessions with stored state.", sessions)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ...console.task_list import LOST, count_tasks
+from ...console.task_list import LOST, count_open
 from ...differences.kept_changes import KeptChange
 from ...emulation.uploads import Upload
 from ...server.idempotency_keys import Once
@@ -23,7 +23,7 @@ class Command(TableCommand):
         calls = Once.clear_expired()
         uploads = Upload.clear()
         changes = KeptChange.clear_expired()
-        lost = count_tasks(lost=LOST)["lost"]
+        lost = count_open(lost=LOST)["lost"]
         tasks = StoredTask.clear_expired()
         self.stdout.write(f"Deleted {sessions} sessions, {streams} streams, {calls} calls and {uploads} uploads.")
         if changes:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mcp_django.console.task_list import LISTS, SeenTask, TaskList, count_tasks, tasks
+from mcp_django.console.task_list import LISTS, SeenTask, TaskList, count_open, tasks
 from mcp_django.models import Task
 from tests.making_tasks import HOUR, MINUTE, SECOND, ended, make_task, running
 
@@ -119,7 +119,7 @@ def test_what_is_open_is_shown_first_and_all_if_nothing_is() -> None:
 def test_counts_take_one_query(django_assert_num_queries: Any) -> None:
     make_task()
     with django_assert_num_queries(1):
-        assert count_tasks(open=LISTS["open"][1], late=LISTS["late"][1]) == {"open": 1, "late": 0}
+        assert count_open(open=LISTS["open"][1], late=LISTS["late"][1]) == {"open": 1, "late": 0}
 
 
 def test_what_is_sealed_is_not_read() -> None:
