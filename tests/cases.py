@@ -2,14 +2,18 @@
 
 `make test` and `make test-quick` set it; `make test-all` and who runs a single file run all cases. `make test` sets
 `DIVIDED_CASES` too: "data" for the data side, which runs on the databases of `DIVIDED_AMONG`, each case of a test on
-one of them; "every" for tests of which every case runs on another Django, about half of them here too. What has the
-same answer on every server, marked `one_server`, runs on SQLite and on the first of the servers.
+one of them, and a test of few cases on SQLite and on one of the servers in turn; "every" for tests of which every case
+runs on another Django, about half of them here too. What has the same answer on every server, marked `one_server`, runs
+on SQLite and on the first of the servers.
 """
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
+from zlib import crc32
 
 import pytest
 
@@ -19,8 +23,8 @@ DIVIDED = os.environ.get("DIVIDED_CASES", "")
 # The databases among which they are divided, by the scheme of the URL, and the one of this run.
 AMONG = os.environ.get("DIVIDED_AMONG", "sqlite postgres").split()
 HERE = urlsplit(os.environ.get("TEST_DATABASE_URL", "")).scheme or "sqlite"
-# Of fewer cases each may well be a kind of its own.
-FEWEST = 4
+# Of fewer cases each may well be a kind of its own; where every case runs elsewhere too, that does not matter.
+FEWEST = 2 if DIVIDED == "every" else 4
 
 
 def drawn(number: int) -> int:
@@ -67,11 +71,28 @@ def elsewhere(items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
             yield item
         elif _is_divisible(item):
             tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    for cases in tests.values():
+    for name, cases in tests.items():
         among = databases_of(cases[0])
-        for number, item in enumerate(cases if len(cases) >= FEWEST else ()):
+        if len(cases) < FEWEST:
+            if HERE not in servers_in_turn(name, among) and not asks_for_database(cases[0].path):
+                yield from cases
+            continue
+        for number, item in enumerate(cases):
             if sum_of_digits(number, len(among)) % len(among) != among.index(HERE):
                 yield item
+
+
+def servers_in_turn(name: str, among: Sequence[str]) -> Sequence[str]:
+    """Return the databases on which a test of few cases is run: SQLite, and of several servers one, by its name."""
+    if DIVIDED != "data" or len(among) < 3:
+        return among
+    return [among[0], among[1 + crc32(name.encode()) % (len(among) - 1)]]
+
+
+@cache
+def asks_for_database(path: Path) -> bool:
+    """Return whether a file of tests asks on which database it is: then it may say something else of each."""
+    return ".vendor" in path.read_text()
 
 
 def databases_of(item: pytest.Item) -> list[str]:

@@ -48,7 +48,7 @@ DIVIDED = SOME | {"DIVIDED_CASES": "data"}
 # Of the rest half of those that run on Django 5.2.
 HALF = SOME | {"DIVIDED_CASES": "every"}
 # How many operations are drawn, to be done in the admin and through the endpoint.
-PARITY_CASES = {PYTHON: "300", PYTHON_DJANGO6: "125"}
+PARITY_CASES = {PYTHON: "200", PYTHON_DJANGO6: "80"}
 # So are the packages of other people, whose migrations take longer than all of their tests.
 PACKAGES = f"{servers.PACKAGES} tests/behaviour/test_packages_signin.py"
 # And a project with several databases.
@@ -153,7 +153,7 @@ def parts(
             yield pytest(f"Roles, {django}", python, ROLES, 0.2, cases)
     off = f"{PYTEST} {WITHOUT_COMPILED_QUERIES}"
     yield pytest("Without compiled queries", PYTHON, f"{off} {DATA_TESTS}", 0.8 if everything else 0.3, cases)
-    drawn = {} if everything else {"PARITY_CASES": "60"}
+    drawn = {} if everything else {"PARITY_CASES": "40"}
     minutes = 1.5 if everything else 0.2
     yield pytest("Parity without compiled queries", PYTHON, f"{off} {PARITY}", minutes, {**cases, **drawn})
 

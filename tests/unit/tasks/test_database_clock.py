@@ -9,7 +9,7 @@ from mcp_django.models import Task
 from mcp_django.tasks.database_clock import DatabaseClock
 from tests.task_calls import make_task
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.undivided, pytest.mark.django_db]
 
 
 def test_the_clock_gives_milliseconds_since_1970() -> None:

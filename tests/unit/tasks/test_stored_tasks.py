@@ -8,7 +8,7 @@ from mcp_django.models import Task
 from mcp_django.tasks.stored_tasks import MAX_LAPSES, StoredTask
 from tests.task_calls import later, make_task, row_of
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.undivided, pytest.mark.django_db]
 
 DONE = {"result": {"content": []}}
 
