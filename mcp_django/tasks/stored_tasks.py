@@ -41,7 +41,7 @@ LENGTHS: Final = text_lengths(Task)
 INTERNAL_ERROR: Final = -32603
 
 LOST: Final = "The worker was lost that did this. It may have been done: look at the data before you do it again."
-LOST_AGAIN: Final = "The workers were lost that did this, one after the other. Nothing was changed."
+LOST_AGAIN: Final = "Each worker was lost that did this. Nothing was changed."
 TOO_LONG: Final = "It took longer than {:g} s and was stopped. {}"
 UNDONE: Final = "Nothing was changed."
 UNSURE: Final = "It may have been done in part: look at the data."
@@ -231,11 +231,11 @@ class StoredTask:
         self._lapse()
         return self._read(Q(pk=row.pk)) or self
 
-    def _lapse(self) -> None:
+    def _lapse(self, *, can_begin_anew: bool = True) -> None:
         """End what a lost worker had, or let another one begin it anew."""
         now: Any = DatabaseClock()
         lost = self._mine().filter(lease__lt=now)
-        if self.repeatable and self.row.lapses < MAX_LAPSES:
+        if can_begin_anew and self.repeatable and self.row.lapses < MAX_LAPSES:
             with transaction.atomic(using=self.rows().db):
                 if lost.update(lease=None, lapses=F("lapses") + 1, handed=now, updated=now):
                     self.hand_on()
@@ -264,7 +264,8 @@ class StoredTask:
         return how many."""
         lapsed = cls.rows().filter(state=State.WORKING.value, lease__lt=DatabaseClock())
         for row in lapsed.annotate(now=DatabaseClock()):
-            cls(row, row.now).look_after()
+            # Nothing begins anew here: threads of a command end with it, and nobody waits for the result.
+            cls(row, row.now)._lapse(can_begin_anew=False)
         return cls.rows().filter(expires__lte=DatabaseClock())._raw_delete(cls.rows().db)
 
     def _error(self, told: str) -> bytes:

@@ -29,6 +29,6 @@ class Command(TableCommand):
         if changes:
             self.stdout.write(f"Deleted {changes} changes: they can no longer be taken back.")
         if lost:
-            self.stdout.write(f"Looked after {lost} tasks that had lost their worker.")
+            self.stdout.write(f"Ended {lost} tasks that had lost their worker.")
         if tasks:
             self.stdout.write(f"Deleted {tasks} tasks: their results can no longer be read.")

@@ -120,8 +120,9 @@ def test_a_task_that_has_expired_is_not_found_and_deleted_daily() -> None:
     assert list(Task.objects.values_list("pk", flat=True)) == [kept.row.pk]
 
 
-def test_the_daily_command_ends_what_nobody_asks_for() -> None:
-    task = claimed()
+@pytest.mark.parametrize("atomic", [False, True])
+def test_the_daily_command_ends_what_nobody_asks_for(atomic: bool) -> None:
+    task = claimed(atomic=atomic)
     later(task.row.pk, lease=20_000)
     StoredTask.clear_expired()
     assert row_of(task.row.pk).state == "failed"

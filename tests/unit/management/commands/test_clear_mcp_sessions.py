@@ -44,7 +44,7 @@ def test_tasks_that_lost_their_worker_end_and_old_ones_are_deleted() -> None:
     make_task(25 * HOUR)
     out = StringIO()
     call_command("clear_mcp_sessions", stdout=out)
-    assert "Looked after 1 tasks that had lost their worker." in out.getvalue()
+    assert "Ended 1 tasks that had lost their worker." in out.getvalue()
     assert "Deleted 2 tasks: their results can no longer be read." in out.getvalue()
     assert set(Task.objects.all()) == {lost, *kept}
     lost.refresh_from_db()
