@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 from django.contrib.auth import get_user_model
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from mcp_django import task
 from mcp_django.models import Task
@@ -147,6 +149,17 @@ def test_polls_that_bring_nothing_are_not_logged(client: TaskClient, work: Work)
     finally:
         call_finished.disconnect(note)
     assert silent == [True, False]
+
+
+def test_a_poll_costs_one_query_beside_the_check_of_the_token(client: TaskClient, work: Work) -> None:
+    task_id = client.begin("long_work")
+    client.poll(task_id)
+    client.request("prompts/list")
+    with CaptureQueriesContext(connection) as pinged:
+        client.request("prompts/list")
+    with CaptureQueriesContext(connection) as polled:
+        client.poll(task_id)
+    assert len(polled) <= len(pinged) + 1, [query["sql"] for query in polled]
 
 
 def test_a_question_before_the_work_is_asked_by_the_call_itself(root: Any) -> None:
