@@ -46,6 +46,10 @@ class WaitingClient(MCPClient):
         self.makes_tasks = True
 
 
+def put_aside(task_id: str) -> None:
+    """Give a task to no worker: what a test names as ``TASK_BACKEND`` that claims tasks itself."""
+
+
 def text_of(result: dict[str, Any]) -> str:
     """Return the text of the first block of a tool's result."""
     text: str = result["content"][0]["text"]

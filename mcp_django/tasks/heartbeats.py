@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from django.db import Error as DatabaseUnavailable
-from django.db import connections
+from django.db import close_old_connections, connections
 
 from ..context.databases import stop_query
 from .stored_tasks import StoredTask
@@ -43,9 +43,13 @@ class Heartbeat:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        self._is_over.set()
+        self.rest()
         # A query that is being interrupted must not be the next one of this connection.
         self._thread.join(CANCEL_TIMEOUT)
+
+    def rest(self) -> None:
+        """Stop nothing any more: the work is over, and its end is being stored."""
+        self._is_over.set()
 
     def tell(self, progress: float, total: float | None, message: str) -> None:
         """Store this progress with the next sign of life."""
@@ -62,7 +66,10 @@ class Heartbeat:
                 if not self.progress and now - beat < self.task.HEARTBEAT:
                     continue
                 is_due = now - beat >= self.task.HEARTBEAT
-                if not self._renewed() or (is_due and not self._is_permitted()):
+                has_it = self._renewed() and (not is_due or self._is_permitted())
+                if self._is_over.is_set():
+                    return
+                if not has_it:
                     self._end(None)
                     return
                 beat = now if is_due else beat
@@ -77,12 +84,16 @@ class Heartbeat:
         except DatabaseUnavailable as error:
             # SQLite lets nobody write while the work itself writes: nobody can take the task then.
             logger.debug("The lease of a task could not be renewed: %s", error)
+            # A connection that broke is a new one next time.
+            close_old_connections()
             return True
 
     def _is_permitted(self) -> bool:
         try:
             told = self.refusal()
-        except DatabaseUnavailable:
+        except Exception as error:
+            # The work goes on until that can be said.
+            logger.warning("Whether the caller of a task may go on could not be asked", exc_info=error)
             return True
         if told:
             self.task.refuse(told)

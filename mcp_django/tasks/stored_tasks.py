@@ -8,26 +8,33 @@ Reads and writes go to the database for writes, because a replica may be late.
 """
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, ClassVar, Final
 
 import orjson
+from django.db import Error as DatabaseUnavailable
 from django.db import IntegrityError, router, transaction
 from django.db.models import BigIntegerField, F, Q, QuerySet, Value
 
+from ..context.database_errors import Trouble
 from ..context.databases import writing
 from ..context.signing import StoredSeal
 from ..models import Task
+from ..orm.database_writes import refusals
 from ..orm.own_tables import fitting_texts, text_lengths
+from ..orm.query_limits import write_transaction
 from .database_clock import DatabaseClock
 from .engines import engine
 
 State = Task.State
 # Milliseconds for which a worker has a task before it must renew the lease.
 LEASE: Final = 15_000
-# Milliseconds after which a poll hands on again what no worker has taken.
+# Milliseconds after which a poll hands on again what no worker has taken: at first, and at most.
 HAND_ON_AFTER: Final = 10_000
+LONGEST_HAND_ON: Final = 300_000
+# Seconds to wait for a worker that has the row of its task.
+LOCK_WAIT: Final = 1.0
 # Milliseconds for which the result of a task can be read, counted from when the task was made.
 TTL: Final = 24 * 3600 * 1000
 # How often work that can be done again is begun anew after its worker was lost.
@@ -83,7 +90,7 @@ class StoredTask:
             kept=_sealed("kept", task_id, kept),
             **fitting_columns(columns),
         )
-        with transaction.atomic(using=using):
+        with refusals(), writing(using):
             try:
                 with transaction.atomic(using=using):
                     row.save(using=using, force_insert=True)
@@ -141,6 +148,11 @@ class StoredTask:
         return self.row.state in OPEN
 
     @property
+    def _waits(self) -> bool:
+        """Whether it waits for a worker."""
+        return self.row.state == State.WORKING.value and self.row.lease is None
+
+    @property
     def repeatable(self) -> bool:
         """Whether its work can be begun anew: it leaves nothing behind, or may be done twice."""
         return self.row.atomic or self.row.idempotent
@@ -155,11 +167,16 @@ class StoredTask:
     @classmethod
     def claim(cls, task_id: str) -> "StoredTask | None":
         """Take a task that waits for a worker; None if it does not."""
+        task = cls._read(Q(pk=task_id))
+        if task is None or not task._waits:
+            return None
         now: Any = DatabaseClock()
-        waiting = cls.rows().filter(pk=task_id, state=State.WORKING.value, lease=None, expires__gt=now)
+        waiting = task._mine().filter(lease=None, expires__gt=now)
         if not waiting.update(attempt=F("attempt") + 1, lease=now + LEASE, began=now, updated=now):
             return None
-        return cls._read(Q(pk=task_id))
+        # It is not read from the row: by then the task may be another worker's, if this one was frozen in between.
+        task.row.attempt += 1
+        return task
 
     def renew(self, **columns: Any) -> bool:
         """Renew the lease of the worker, and set other columns; return whether the worker still has the task."""
@@ -191,12 +208,13 @@ class StoredTask:
 
     def cancel(self, reason: str) -> bool:
         """Cancel the task, and return whether it had not ended. Its worker is told by its next sign of life."""
-        return self._end(self.rows().filter(pk=self.row.pk, state__in=OPEN), State.CANCELLED, reason)
+        rows = self.rows().filter(pk=self.row.pk, state__in=OPEN)
+        return self._beside_worker(lambda: self._end(rows, State.CANCELLED, reason))
 
     def answer(self, responses: Mapping[str, Mapping[str, Any]]) -> None:
         """Take answers to questions of the task, by key; what is no open question is ignored. With the last one the
-        task goes on."""
-        with writing(self.rows().db):
+        task goes on. Raises ``ToolError`` if the database is busy."""
+        with refusals(), write_transaction(self.rows().db):
             row = self.rows().select_for_update().filter(pk=self.row.pk, state=State.INPUT_REQUIRED.value).first()
             if row is None:
                 return
@@ -218,30 +236,53 @@ class StoredTask:
         """Hand on again what no worker has taken, and end or begin anew what a lost worker had; return it as it is
         then."""
         row = self.row
-        if row.state != State.WORKING.value:
+        if self._waits:
+            if row.handed + self._hand_on_after <= self.now:
+                self._beside_worker(self._hand_on_again)
             return self
-        if row.lease is None:
-            if row.handed + HAND_ON_AFTER <= self.now:
-                now: Any = DatabaseClock()
-                if self._mine().filter(lease=None, handed=row.handed).update(handed=now):
-                    self.hand_on()
+        if row.lease is None or row.lease >= self.now:
             return self
-        if row.lease >= self.now:
-            return self
-        self._lapse()
+        self._beside_worker(self._lapse)
         return self._read(Q(pk=row.pk)) or self
 
-    def _lapse(self, *, can_begin_anew: bool = True) -> None:
-        """End what a lost worker had, or let another one begin it anew."""
+    @property
+    def _hand_on_after(self) -> int:
+        """Milliseconds for which no worker has to take it before it is handed on again: each time twice as many, so
+        that the polls for many tasks do not fill the queue in which they wait."""
+        return min(LONGEST_HAND_ON, max(HAND_ON_AFTER, self.row.handed - self.row.updated))
+
+    def _hand_on_again(self) -> bool:
+        now: Any = DatabaseClock()
+        is_handed = bool(self._mine().filter(lease=None, handed=self.row.handed).update(handed=now))
+        if is_handed:
+            self.hand_on()
+        return is_handed
+
+    def _lapse(self, *, can_begin_anew: bool = True) -> bool:
+        """End what a lost worker had, or let another one begin it anew; return whether."""
         now: Any = DatabaseClock()
         lost = self._mine().filter(lease__lt=now)
-        if can_begin_anew and self.repeatable and self.row.lapses < MAX_LAPSES:
-            with transaction.atomic(using=self.rows().db):
-                if lost.update(lease=None, lapses=F("lapses") + 1, handed=now, updated=now):
-                    self.hand_on()
-            return
-        told = LOST_AGAIN if self.row.atomic else LOST
-        self._end(lost, State.FAILED, told, result=self._error(told))
+        if not can_begin_anew or not self.repeatable or self.row.lapses >= MAX_LAPSES:
+            told = LOST_AGAIN if self.row.atomic else LOST
+            return self._end(lost, State.FAILED, told, result=self._error(told))
+        is_lost = bool(lost.update(lease=None, lapses=F("lapses") + 1, handed=now, updated=now))
+        if is_lost:
+            self.hand_on()
+        return is_lost
+
+    def _beside_worker(self, change: Callable[[], bool]) -> bool:
+        """Change the task in a transaction, and return what ``change`` returns.
+
+        It is left as it is, and False returned, if its worker has the row, or SQLite's database, for longer: the worker
+        stores the end of the task, or its work.
+        """
+        try:
+            with write_transaction(self.rows().db, max_wait=LOCK_WAIT):
+                return change()
+        except DatabaseUnavailable as error:
+            if Trouble.of(error) is not Trouble.BUSY:
+                raise
+            return False
 
     def refuse(self, told: str) -> bool:
         """End a run whose caller may no longer do this, if its worker still has the task; return whether."""
@@ -264,8 +305,9 @@ class StoredTask:
         return how many."""
         lapsed = cls.rows().filter(state=State.WORKING.value, lease__lt=DatabaseClock())
         for row in lapsed.annotate(now=DatabaseClock()):
+            task = cls(row, row.now)
             # Nothing begins anew here: threads of a command end with it, and nobody waits for the result.
-            cls(row, row.now)._lapse(can_begin_anew=False)
+            task._beside_worker(partial(task._lapse, can_begin_anew=False))
         return cls.rows().filter(expires__lte=DatabaseClock())._raw_delete(cls.rows().db)
 
     def _error(self, told: str) -> bytes:

@@ -157,6 +157,7 @@ class TaskRun:
             return self.wire
         with refusals(), write_transaction(StoredTask.rows().db):
             wire = work()
+            self.heartbeat.rest()
             if not self.task.finish({"result": wire}, **self._readers()):
                 raise Cancelled
         return wire

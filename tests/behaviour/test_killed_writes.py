@@ -1,20 +1,19 @@
 """A process that is killed in the middle of a write or of an undo leaves it done or not, and kept exactly if it is."""
 
-import os
-import signal
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
-from django.db import connection, connections
+from django.db import connection
 
 from mcp_django.models import Change
 from mcp_django.tools.undo_change import UndoChange
 from mcp_django.tools.write_tools import DeleteRecord, WriteRecords
 from tests.cases import SOME
 from tests.factories import make_book, make_superuser
+from tests.killing import killed_at
 from tests.testapp.models import Loan, Tag
 from tests.tool_calls import call, request_of
 from tests.unit.differences.all_rows import dump, tables_of
@@ -26,57 +25,10 @@ pytestmark = [
 ]
 DELETE, UNDO, WRITE = DeleteRecord(), UndoChange(), WriteRecords()
 STEP = 5 if SOME else 1
-KILLED = -signal.SIGKILL
 
 
 def rows() -> Any:
     return dump([*tables_of("testapp"), LogEntry])
-
-
-def killed_at(number: int, act: Callable[[], Any]) -> bool:
-    """Run something in a child process that is killed at its statement of this number; return whether it was.
-
-    A commit counts twice: the child can be killed before the database hears of it, and once it has answered.
-    """
-    connections.close_all()
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            _run_to(number, act)
-            code = 0
-        finally:
-            # No code of the test runs a second time.
-            os._exit(code)
-    _, status = os.waitpid(child, 0)
-    code = os.waitstatus_to_exitcode(status)
-    assert code in (0, KILLED), f"the child has failed: {code}"
-    return code == KILLED
-
-
-def _run_to(number: int, act: Callable[[], Any]) -> None:
-    left = number
-
-    def step() -> None:
-        nonlocal left
-        left -= 1
-        if left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    def execute(run: Any, *args: Any) -> Any:
-        step()
-        return run(*args)
-
-    commit = connection._commit
-
-    def committed() -> None:
-        step()
-        commit()
-        step()
-
-    connection._commit = committed
-    with connection.execute_wrapper(execute):
-        act()
 
 
 def is_done_or_not(act: Callable[[], Any], is_done: Callable[[], bool]) -> int:

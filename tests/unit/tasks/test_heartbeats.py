@@ -88,3 +88,36 @@ def test_a_database_that_does_not_answer_stops_no_work(monkeypatch: Any) -> None
     with Heartbeat(task, str, stopped.set):  # type: ignore[arg-type]
         assert task.beaten.wait(5)
         assert not stopped.wait(0.1)
+
+
+def test_work_whose_end_is_being_stored_is_not_stopped() -> None:
+    task = Stored()
+    stopped = threading.Event()
+    heartbeat: Any = None
+
+    def renew(**columns: Any) -> bool:
+        # The end is stored while this sign of life waits for the row.
+        heartbeat.rest()
+        task.beaten.set()
+        return False
+
+    task.renew = renew  # type: ignore[method-assign]
+    heartbeat = Heartbeat(task, str, stopped.set)  # type: ignore[arg-type]
+    with heartbeat:
+        assert task.beaten.wait(5)
+        assert not stopped.wait(0.1)
+
+
+def test_a_caller_that_cannot_be_asked_about_stops_no_work(caplog: Any) -> None:
+    task = Stored()
+
+    def fail() -> str:
+        task.asked += 1
+        raise KeyError("a backend of the project")
+
+    task.asked = 0  # type: ignore[attr-defined]
+    stopped = threading.Event()
+    with Heartbeat(task, fail, stopped.set):  # type: ignore[arg-type]
+        while task.asked < 3:  # type: ignore[attr-defined]
+            assert not stopped.wait(0.01)
+    assert "could not be asked" in caplog.text

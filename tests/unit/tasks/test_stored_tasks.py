@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from django.db import connection
 
 from mcp_django.models import Task
 from mcp_django.tasks.stored_tasks import MAX_LAPSES, StoredTask
@@ -30,6 +31,41 @@ def test_a_task_is_claimed_once() -> None:
     assert StoredTask.claim(task.row.pk) is not None
     assert StoredTask.claim(task.row.pk) is None
     assert row_of(task.row.pk).attempt == 1
+
+
+def test_a_worker_that_was_frozen_while_it_claimed_does_not_take_the_attempt_of_the_next_one() -> None:
+    task_id = make_task(atomic=True).row.pk
+
+    def freeze(execute: Any, sql: str, *rest: Any) -> Any:
+        given = execute(sql, *rest)
+        if sql.startswith("UPDATE"):
+            # Meanwhile its lease has ended, and another worker has the task.
+            with connection.cursor() as cursor:
+                cursor.cursor.execute("UPDATE mcp_django_task SET attempt = 2")
+        return given
+
+    with connection.execute_wrapper(freeze):
+        late = StoredTask.claim(task_id)
+    assert late is not None
+    assert row_of(task_id).attempt == 2
+    assert not late.finish(DONE)
+
+
+def test_what_nobody_takes_is_handed_on_ever_more_rarely(monkeypatch: Any) -> None:
+    handed: list[str] = []
+    task_id = make_task().row.pk
+    monkeypatch.setattr(StoredTask, "hand_on", lambda task: handed.append(task.row.pk))
+    row = row_of(task_id)
+    minutes = []
+    for second in range(0, 3_600, 5):
+        polled = StoredTask(row_of(task_id), row.created + second * 1_000)
+        before = len(handed)
+        polled.look_after()
+        if len(handed) > before:
+            Task.objects.update(handed=polled.now)
+            minutes.append(second)
+    assert minutes[:6] == [10, 20, 40, 80, 160, 320]
+    assert minutes[-1] - minutes[-2] == 300
 
 
 def test_the_lease_is_renewed_by_the_clock_of_the_database() -> None:
