@@ -122,18 +122,18 @@ class Walk:
         return told["told"]
 
 
-def install(version: str) -> Path:
-    """The interpreter of an environment that has this version of `mcp` and no other package of ours.
+def install(name: str) -> Path:
+    """The interpreter of an environment that has the requirements of this name and no other package of ours.
 
     It is made once, and again when what it holds has changed.
     """
-    requirements = HERE / "requirements" / f"mcp-{version}.txt"
-    directory = ENVIRONMENTS / f"mcp-{version}"
+    requirements = HERE / "requirements" / f"{name}.txt"
+    directory = ENVIRONMENTS / name
     python, stamp = directory / "bin" / "python", directory / ".installed"
     wanted = hashlib.sha256(requirements.read_bytes() + sys.version.encode()).hexdigest()
     ENVIRONMENTS.mkdir(exist_ok=True)
     # Several test processes may want the same one.
-    with (ENVIRONMENTS / f"mcp-{version}.lock").open("w") as lock:
+    with (ENVIRONMENTS / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not stamp.exists() or stamp.read_text() != wanted:
             _run([sys.executable, "-m", "venv", "--clear", "--without-pip", str(directory)])
@@ -160,7 +160,7 @@ def send(case: Case, node: str, given: Mapping[str, Any]) -> Walk:
     if program.suffix == ".mjs":
         command = [node, str(program), json.dumps(options), case.client.package]
     else:
-        python = install(case.client.package) if case.client.package else sys.executable
+        python = install(f"mcp-{case.client.package}") if case.client.package else sys.executable
         command = [str(python), str(HERE / "walk.py"), json.dumps({**options, "sdk": program.stem})]
     try:
         done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=WALK_TIMEOUT)
