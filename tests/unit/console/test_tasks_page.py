@@ -10,8 +10,12 @@ from django.test import Client
 from mcp_django.context.call_record import CallRecord
 from mcp_django.models import CallEntry, Task
 from mcp_django.operating.call_log_storage import row_of, store
-from tests.factories import make_user
+from mcp_django.tasks import run_task
+from tests.configured import configure
+from tests.factories import make_author, make_user
 from tests.making_tasks import HOUR, MINUTE, SECOND, ended, make_task, running
+from tests.task_calls import ASKS, TaskClient
+from tests.testapp.models import Author
 from tests.unit.console.conftest import url
 
 pytestmark = pytest.mark.django_db
@@ -238,3 +242,46 @@ def test_the_overview_says_how_many_are_open(admin: Client, browser_of: BrowserO
     text = admin.get(url("overview")).text
     assert f'<a href="{url("tasks")}?list=open">2 tasks wait or run</a>' in text
     assert "wait or run" not in browser_of("reader", CALLS).get(url("overview")).text
+
+
+# With a client and a worker
+
+
+@pytest.fixture
+def bulk(settings: Any) -> dict[str, Any]:
+    """The arguments of a write that becomes a task, for which no worker is there."""
+    configure(settings, TASK_ROWS=1, TASK_BACKEND="tests.task_calls.put_aside")
+    for name in ("Ada", "Ben"):
+        make_author(name)
+    return {"model": "testapp.author", "filters": {"id__gte": 0}, "values": {"name": "Ida"}}
+
+
+def caller() -> TaskClient:
+    user = make_user("caller", "testapp.view_author", "testapp.change_author")
+    return TaskClient(user, capabilities=ASKS, answers={"_confirm": True})
+
+
+def test_a_client_is_told_that_an_operator_has_cancelled_its_task(admin: Client, bulk: dict[str, Any]) -> None:
+    client = caller()
+    task_id = client.begin("update_record", **bulk)
+    page = admin.get(f"{url('tasks')}?task={task_id}")
+    assert (page.context["task"].standing, page.context["task"].user) == ("waiting", "caller")
+    cancel(admin, Task.objects.get(), "Stocktaking")
+    told = client.poll(task_id)
+    assert (told["status"], told["statusMessage"]) == ("cancelled", "Cancelled by root. Reason given: Stocktaking")
+    run_task(task_id)
+    assert set(Author.objects.values_list("name", flat=True)) == {"Ada", "Ben"}
+
+
+def test_the_calls_that_made_and_ran_a_task_are_those_of_the_log(
+    admin: Client, bulk: dict[str, Any], call_log: Any
+) -> None:
+    client = caller()
+    task_id = client.begin("update_record", **bulk)
+    client.end(task_id)
+    logged = {entry.call_id: entry for entry in call_log()}
+    page = admin.get(f"{url('tasks')}?task={task_id}")
+    task = page.context["task"]
+    assert (task.standing, task.what) == ("completed", "testapp.author")
+    assert page.context["calls"] == {"call": logged[task.row.call], "run": logged[task.row.run]}
+    assert page.context["calls"]["run"].rows_changed == 2
