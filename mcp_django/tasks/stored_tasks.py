@@ -63,6 +63,8 @@ class StoredTask:
     def __init__(self, row: Task, now: int) -> None:
         self.row = row
         self.now = now
+        # The id of the run in the log of calls, which its worker sets.
+        self.run: str = row.run
 
     # Making and finding
 
@@ -183,7 +185,7 @@ class StoredTask:
         now: Any = DatabaseClock()
         if columns:
             columns = {**fitting_columns(columns), "updated": now}
-        return bool(self._mine().update(lease=now + LEASE, **columns))
+        return bool(self._mine().update(lease=now + LEASE, run=self.run, **columns))
 
     def finish(self, end: Mapping[str, Any], **kept: Any) -> bool:
         """End the task with ``{"result": ...}`` or ``{"error": ...}`` if its worker still has it; return whether.
@@ -192,13 +194,14 @@ class StoredTask:
         """
         state = State.FAILED if "error" in end else State.COMPLETED
         outcome = str(end["error"]["message"]) if "error" in end else ""
-        return self._end(self._mine(), state, outcome, result=self._sealed("result", {**end, **kept}))
+        result = self._sealed("result", {**end, **kept})
+        return self._end(self._mine(), state, outcome, run=self.run, result=result)
 
     def ask(self, asked: Mapping[str, Any]) -> bool:
         """Let the task wait for answers, without a worker; return whether its worker still had it."""
         now: Any = DatabaseClock()
         columns = {"state": State.INPUT_REQUIRED.value, "asked": self._sealed("asked", asked)}
-        return bool(self._mine().update(**columns, lease=None, updated=now))
+        return bool(self._mine().update(**columns, run=self.run, lease=None, updated=now))
 
     def _mine(self) -> QuerySet[Task]:
         """The task while this worker has it."""
@@ -288,12 +291,13 @@ class StoredTask:
         """End a run whose caller may no longer do this, if its worker still has the task; return whether."""
         text = f"{told} {UNDONE if self.row.atomic else UNSURE}"
         wire = {"content": [{"type": "text", "text": text}], "isError": True}
-        return self._end(self._mine(), State.COMPLETED, text, result=self._sealed("result", {"result": wire}))
+        result = self._sealed("result", {"result": wire})
+        return self._end(self._mine(), State.COMPLETED, text, run=self.run, result=result)
 
     def stop_late(self) -> bool:
         """End a run that took too long, if its worker still has the task; return whether."""
         told = TOO_LONG.format(self.row.timeout, UNDONE if self.row.atomic else UNSURE)
-        return self._end(self._mine(), State.FAILED, told, result=self._error(told))
+        return self._end(self._mine(), State.FAILED, told, run=self.run, result=self._error(told))
 
     def hand_on(self) -> None:
         """Give the id to the engine, once the open transaction is stored."""

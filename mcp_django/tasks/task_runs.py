@@ -89,6 +89,7 @@ class TaskRun:
         request = self.request
         mcp = request.mcp
         mcp.task = self
+        self.task.run = mcp.record.id.hex
         mcp.notify = self._note
         mcp.progress_token = self.task.row.pk
         mcp.answers = self._answers()
