@@ -1,8 +1,10 @@
 """Calls that become tasks, which a test runs when it wants to: as workers would, and in its own thread."""
 
+import json
 from typing import Any
 
 from mcp_django.models import Task
+from mcp_django.protocol.eras import client_meta
 from mcp_django.tasks import run_task
 from mcp_django.tasks.stored_tasks import StoredTask
 from mcp_django.testing import MCPClient
@@ -10,6 +12,9 @@ from mcp_django.testing import MCPClient
 EXTENSION = "io.modelcontextprotocol/tasks"
 TAKES_TASKS = {"extensions": {EXTENSION: {}}}
 ASKS = {**TAKES_TASKS, "elicitation": {"form": {}}}
+
+
+METHODS = (("tasks/get", {}), ("tasks/cancel", {}), ("tasks/update", {"inputResponses": {}}))
 
 
 class TaskClient(MCPClient):
@@ -70,3 +75,20 @@ def make_task(**columns: Any) -> StoredTask:
     """Store a task that waits for a worker."""
     given = {"tool": "tool", "timeout": 60, "call": "0" * 32, **columns}
     return StoredTask.make(kept={"tool": "tool"}, key=given.pop("key", ""), **given)
+
+
+def is_unknown(client: MCPClient, task_id: Any, code: int = -32602) -> bool:
+    """Return whether a client learns no more of an id than of one that nobody knows."""
+    return codes_of(client, task_id) == {code}
+
+
+def codes_of(client: MCPClient, task_id: Any) -> set[int]:
+    """Return the codes of the errors that a client gets for an id, which it does not repeat in a header."""
+    codes = set()
+    for method, more in METHODS:
+        meta = client_meta(client.name, client.version, client.capabilities)
+        params = {"taskId": task_id, **more, "_meta": meta}
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+        headers = {"MCP-Protocol-Version": client.version, "Mcp-Method": method}
+        codes.add(json.loads(client.post(body, **headers).content)["error"]["code"])
+    return codes

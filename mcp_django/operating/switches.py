@@ -88,6 +88,15 @@ class Off:
             return None
         return self._first([(ACTION, f"{label}.{name}"), (ACTION, name)])
 
+    def call(self, tool: str, model: str, action: str, *, read_only: bool) -> Switch | None:
+        """Return the switch that turns a call of a tool off, whose model and action are "" if it has none; or None."""
+        found = self.tool(tool, read_only=read_only)
+        if found is None and model:
+            found = self.model(model)
+        if found is None and action:
+            found = self.action(model, action)
+        return found
+
     def _first(self, keys: Iterable[tuple[str, str]]) -> Switch | None:
         return next((self._by_key[key] for key in keys if key in self._by_key), None)
 

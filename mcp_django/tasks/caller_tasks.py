@@ -13,6 +13,7 @@ from django.db.models import Q
 from django.urls import get_script_prefix, get_urlconf
 
 from ..conf import settings
+from ..context.questions import Answers
 from ..context.rehearsing import is_rehearsing
 from ..context.request import MCPRequest
 from ..context.task_desk import BecomesTask
@@ -47,6 +48,7 @@ TOO_MANY: Final = (
     f"{MAX_OPEN} of your tasks have not ended. Nothing was changed. Wait until one has ended, or cancel one."
 )
 NEXT: Final = "It goes on without this call. Call get_task with this task in {} seconds, and do not repeat this call."
+NOT_ASKED: Final = "Your permissions have changed since, so nothing is asked any more."
 CANCELLED: Final = "The task was cancelled."
 BY_CLIENT: Final = "Cancelled by the client."
 CANNOT_ASK: Final = "It asks something on its way, and this client cannot be asked. Nothing was changed."
@@ -91,6 +93,8 @@ class CallerTasks:
         mcp = self.request.mcp
         own = StoredTask.rows().filter(self._own(), state__in=OPEN)
         if own.count() >= MAX_OPEN:
+            # The yes of its user counts for the next try.
+            Answers.give_back()
             raise ToolError(TOO_MANY)
         named = self.request.mcp.site.get_tool(self.request, tool)
         timeout = begun.options.timeout
@@ -116,7 +120,7 @@ class CallerTasks:
 
         Raises ``ToolError`` if the key belongs to a call with other arguments.
         """
-        task = StoredTask.find(self._own() & Q(key=key))
+        task = self._find(Q(key=key))
         if task is None:
             return None
         if task.row.arguments != digest:
@@ -228,6 +232,9 @@ class CallerTasks:
                 return described.detailed(error=task.result.get("error"))
             case State.INPUT_REQUIRED:
                 record.is_silent = True
+                if not self._may_see(task, task.asked):
+                    task.cancel(NOT_ASKED)
+                    return _described(self._found(task_id)).detailed()
                 questions = task.asked["questions"]
                 asked = {key: {"method": item["method"], "params": item["params"]} for key, item in questions.items()}
                 return described.detailed(asked=asked)
@@ -248,10 +255,17 @@ class CallerTasks:
 
     def _found(self, task_id: str) -> StoredTask:
         """Return the caller's task with this id, looked after; raise ``InvalidParams`` if there is none."""
-        task = StoredTask.find(self._own() & Q(pk=task_id)) if len(task_id) <= 32 else None
-        if task is None:
+        task = self._find(Q(pk=task_id)) if len(task_id) <= 32 else None
+        if task is None or task.row.pk != task_id:
             raise InvalidParams(NOT_FOUND)
         return task.look_after()
+
+    def _find(self, where: Q) -> StoredTask | None:
+        """Return the caller's task that meets a condition, None for none. MySQL compares texts without their case."""
+        task = StoredTask.find(self._own() & where)
+        if task is None or any(getattr(task.row, name) != value for name, value in self._owner.items()):
+            return None
+        return task
 
     @property
     def _owner(self) -> dict[str, str]:
@@ -269,16 +283,26 @@ class CallerTasks:
 
     def _result(self, task: StoredTask) -> dict[str, Any]:
         """Return the result of a task that was completed, if the caller may still do what it did."""
-        request = self.request
         kept = task.result
-        tool = request.mcp.site.get_tool(request, task.row.tool)
-        is_same = "authority" not in kept or kept["authority"] == authority(request)
-        if tool is None or not is_same or not tool.may_repeat(request, kept.get("arguments", {})):
+        if not self._may_see(task, kept):
             return _error(CHANGED)
         result: dict[str, Any] = kept.get("result", {})
         if result.get("isError"):
-            request.mcp.record.settle("tool_error")
+            self.request.mcp.record.settle("tool_error")
         return result
+
+    def _may_see(self, task: StoredTask, kept: Mapping[str, Any]) -> bool:
+        """Return whether the caller may still do what the task did or asks for, by what is kept with that."""
+        request = self.request
+        row = task.row
+        off = request.mcp.off
+        tool = request.mcp.site.get_tool(request, row.tool)
+        if tool is None or ("authority" in kept and kept["authority"] != authority(request)):
+            return False
+        if off is not None and off.call(tool.name, row.model, row.action, read_only=tool.read_only):
+            return False
+        may: bool = tool.may_repeat(request, kept.get("arguments", {}))
+        return may
 
 
 def _described(task: StoredTask) -> DetailedTask:

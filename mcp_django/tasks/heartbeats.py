@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from math import isfinite
 from typing import Any, Final
 
 from django.db import Error as DatabaseUnavailable
@@ -52,8 +53,9 @@ class Heartbeat:
         self._is_over.set()
 
     def tell(self, progress: float, total: float | None, message: str) -> None:
-        """Store this progress with the next sign of life."""
-        self.progress = {"progress": progress, "total": total, "message": message}
+        """Store this progress with the next sign of life. What is no number that all databases store is left out, so
+        that it does not keep the lease from being renewed."""
+        self.progress = {"progress": _number(progress), "total": _number(total), "message": message}
 
     def _beat(self) -> None:
         began = beat = time.monotonic()
@@ -108,3 +110,11 @@ class Heartbeat:
             for connection in self.connections:
                 with suppress(Exception):
                     stop_query(connection, CANCEL_TIMEOUT)
+
+
+def _number(value: Any) -> float | None:
+    try:
+        found = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return found if isfinite(found) else None

@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -72,18 +72,25 @@ class TaskRun:
             self._finish(_refused(UNREADABLE))
             return
         self.call = StoredCall(data)
-        with ExitStack() as stack:
-            stack.enter_context(translation.override(data["language"]))
-            stack.callback(set_urlconf, get_urlconf())
-            stack.callback(set_script_prefix, get_script_prefix())
-            set_urlconf(data["urlconf"])
-            set_script_prefix(f"{data['prefix']}/")
+        with self._surroundings():
             try:
                 self.request = self._request()
             except ToolError as refused:
                 self._finish(_refused(refused.message))
                 return
             self._make()
+
+    @contextmanager
+    def _surroundings(self) -> Iterator[None]:
+        """Give this thread the language, URLconf and script prefix of the call, for as long as the block lasts."""
+        data = self.call.data
+        with ExitStack() as stack:
+            stack.enter_context(translation.override(data["language"]))
+            stack.callback(set_urlconf, get_urlconf())
+            stack.callback(set_script_prefix, get_script_prefix())
+            set_urlconf(data["urlconf"])
+            set_script_prefix(f"{data['prefix']}/")
+            yield
 
     def _make(self) -> None:
         request = self.request
@@ -190,18 +197,26 @@ class TaskRun:
             stop()
 
     def refusal(self) -> str:
-        """Return why the caller may no longer do this, "" if they may: asked anew, as if the call came now."""
+        """Return why the caller may no longer do this, "" if they may: asked anew, as if the call came now. The thread
+        may be another one than that of the work."""
+        with self._surroundings():
+            return self._refusal()
+
+    def _refusal(self) -> str:
         try:
             request = self._request()
+            request.mcp.task = self
+            request.mcp.record.method = "tools/call"
             load_permissions(request.user)
             recorded = RecordedCall(request)
             recorded.describe_caller()
             request.mcp.off = off = board.current()
             recorded.refuse_if_off()
-            tool = request.mcp.site.get_tool(request, self.task.row.tool)
+            row = self.task.row
+            tool = request.mcp.site.get_tool(request, row.tool)
             if tool is None:
                 return NO_TOOL
-            if off is not None and (switched := off.tool(tool.name, read_only=tool.read_only)):
+            if off is not None and (switched := off.call(tool.name, row.model, row.action, read_only=tool.read_only)):
                 return switched.refusal().message
             budgets = Budgets(request)
             budgets.check()
@@ -219,11 +234,13 @@ class TaskRun:
         questions = {}
         for question in outcome.questions:
             key = question.key
-            if key in used:
-                key = f"{question.key}-{len(used)}"
+            number = len(used)
+            while key in used:
+                key = f"{question.key}-{number}"
+                number += 1
             used.append(key)
             questions[key] = {"key": question.key, **question.to_wire(self.request.mcp.version)}
-        self.task.ask({"questions": questions, "given": {}, "state": state, "used": used})
+        self.task.ask({"questions": questions, "given": {}, "state": state, "used": used, **self._readers()})
 
     def _end_of(self, reply: Reply) -> dict[str, Any]:
         if self.wire is not None:
@@ -240,7 +257,7 @@ class TaskRun:
         self.task.finish(end, **self._readers())
 
     def _readers(self) -> dict[str, Any]:
-        """Return what decides who may read the result: what the caller may do, and what the call was about."""
+        """Return what decides who may read the result, or a question: the rights of the caller, and the arguments."""
         request: MCPRequest | None = getattr(self, "request", None)
         if request is None:
             return {}

@@ -21,6 +21,7 @@ class Request:
     def __init__(self, *, facts=None, **values):
         values = {"kind": "person", "user": "7", "username": "ada", "client_id": "abc", "method": "tools/call"} | values
         self.mcp = self
+        self.task = None
         self.facts = facts or {}
         self.record = CallRecord(**values)
 
@@ -40,6 +41,14 @@ def clock(monkeypatch):
 
     monkeypatch.setattr(daily_budgets.time, "time", lambda: Clock.now)
     return Clock
+
+
+def test_a_call_that_runs_as_a_task_was_counted_before(configure, clock):
+    configure(user={"calls": 1})
+    Budgets(Request()).check()
+    run = Request()
+    run.task = object()
+    Budgets(run).check()
 
 
 def test_calls_are_let_in_until_they_are_used_up_and_again_the_next_day(configure, clock):

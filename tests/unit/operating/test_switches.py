@@ -12,7 +12,7 @@ from django.utils import timezone
 from mcp_django.models import ServiceAccount, Switch
 from mcp_django.operating import shared_snapshots, switches
 from mcp_django.operating.shared_snapshots import PATIENCE, POLL
-from mcp_django.operating.switches import Board, end_switch, find_switches, set_switch
+from mcp_django.operating.switches import Board, Off, end_switch, find_switches, set_switch
 from mcp_django.signals import switches_changed
 from tests.factories import make_superuser, make_user
 from tests.testapp.models import Author
@@ -337,3 +337,13 @@ def test_a_name_is_told_once_and_the_text_of_a_row_says_which():
 
 def test_the_waits_leave_room_in_the_five_seconds():
     assert POLL + Board.LOOK + PATIENCE <= 5
+
+
+@pytest.mark.parametrize(
+    ("kind", "target"),
+    [("tool", "run_action"), ("model", "testapp"), ("action", "testapp.book.publish"), ("action", "publish")],
+)
+def test_a_call_is_off_by_its_tool_its_model_or_its_action(kind, target):
+    off = Off((Switch(kind=kind, target=target),))
+    assert off.call("run_action", "testapp.book", "publish", read_only=False)
+    assert not off.call("other", "", "", read_only=True)

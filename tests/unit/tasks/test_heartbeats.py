@@ -121,3 +121,14 @@ def test_a_caller_that_cannot_be_asked_about_stops_no_work(caplog: Any) -> None:
         while task.asked < 3:  # type: ignore[attr-defined]
             assert not stopped.wait(0.01)
     assert "could not be asked" in caplog.text
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), 10**400, "half", None])
+def test_progress_that_no_database_stores_does_not_end_the_sign_of_life(number: Any) -> None:
+    task: Any = Stored()
+    with Heartbeat(task, str, lambda: None) as heartbeat:
+        heartbeat.tell(number, number, "half")
+        for _ in range(3):
+            task.beaten.clear()
+            assert task.beaten.wait(5)
+    assert {"progress": None, "total": None, "message": "half"} in task.renewed
