@@ -10,7 +10,7 @@ from mcp_django.tasks import run_task
 from mcp_django.testing import MCPError
 from tests.approval_rules import make_rule
 from tests.configured import configure, configured
-from tests.confirming import tool_of
+from tests.confirming import page_of, say, signed_in, tool_of
 from tests.factories import make_author, make_superuser
 from tests.question_rounds import YES, accept
 from tests.task_calls import ASKS, TaskClient, is_unknown, text_of
@@ -332,3 +332,13 @@ def test_a_rule_that_is_made_in_between_holds(client: TaskClient, settings: Any,
     make_rule(effect=effect, labels=["testapp.author"])
     client.end(task_id)
     assert not Author.objects.filter(name="new").exists()
+
+
+def test_what_a_person_has_confirmed_is_done_at_once(
+    client: TaskClient, root: Any, wiped: list[str], settings: Any
+) -> None:
+    configure(settings, CONFIRM="person")
+    waiting = client.call("wipe", label="a")
+    say(signed_in(root), page_of(waiting))
+    assert wiped == ["a"]
+    assert not Task.objects.exists()

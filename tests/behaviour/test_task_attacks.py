@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth import get_user_model
+from django.http import HttpResponse
 from oauth2_provider.models import get_access_token_model
 
 from mcp_django.models import Task
@@ -17,7 +18,8 @@ from mcp_django.testing import MCPClient
 from tests.configured import configured
 from tests.confirming import tool_of
 from tests.factories import make_superuser, make_user
-from tests.task_calls import ASKS, TaskClient, WaitingClient, codes_of, is_unknown, row_of
+from tests.service_account import ask_by_secret, make_account
+from tests.task_calls import ASKS, TaskClient, WaitingClient, codes_of, is_unknown, row_of, text_of
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 
@@ -345,3 +347,26 @@ def test_a_token_to_confirm_is_good_once_there_is_room_again(client: TaskClient)
         client.request("tasks/cancel", taskId=last)
         client.end(client.begin("wipe", confirm_token=token))
     assert wiped == [1]
+
+
+@configured(SERVICE_ACCOUNTS=True)
+def test_a_service_account_of_the_same_user_learns_nothing(client: TaskClient, root: Any, done: Any) -> None:
+    task_id = client.begin("note", label=SECRET)
+    client.end(task_id)
+    account, secret = make_account(user=root, scopes=[Scope.READ, Scope.WRITE])
+    program = TaskClient()
+    program.headers["Authorization"] = f"Bearer {ask_by_secret(account, secret).json()['access_token']}"
+    assert is_unknown(program, task_id)
+    own = program.begin("note", label="own")
+    assert text_of(program.end(own)) == "noted own"
+    assert is_unknown(client, own)
+
+
+def test_a_file_comes_as_the_result_of_a_task(client: TaskClient) -> None:
+    def export(request: Any) -> Any:
+        """Export."""
+        return HttpResponse(b"\0\xff" + SECRET.encode(), content_type="application/zip")
+
+    with tool_of(export, read_only=True, task=True):
+        inline = MCPClient(get_user_model().objects.get()).call("export")
+        assert client.end(client.begin("export"))["content"] == inline.content
