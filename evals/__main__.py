@@ -4,13 +4,14 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-USAGE = """python -m evals [surface | reach FILE | run ... | obey ...]
+USAGE = """python -m evals [surface | reach FILE | run ... | obey ... | tasks ...]
 
 without a word  measures what the shop can be asked, and writes evals/RESULTS.md and build/evals.json
 surface         writes the snapshots of tools/list in evals/surface/
 reach FILE      says which queries of a file in SQL one call answers
 run             lets a model answer the questions: python -m evals run --help
-obey CLIENT...  lets a model that obeys every text try to confirm a call, through claude, codex and gemini"""
+obey CLIENT...  lets a model that obeys every text try to confirm a call, through claude, codex and gemini
+tasks CLIENT... lets claude at a terminal, and the Inspector's mcpdo, make calls that go on as tasks"""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -23,6 +24,10 @@ def main(arguments: Sequence[str]) -> int:
         from .command_lines import main as obey
 
         return obey(arguments[1:])
+    if arguments[:1] == ["tasks"]:
+        from .task_clients import main as drive
+
+        return drive(arguments[1:])
     if arguments[:1] == ["reach"]:
         parser = argparse.ArgumentParser(prog="python -m evals reach")
         parser.add_argument("file", help="JSON, a list of objects with SQL; or one query a line")

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 PAGE: Final = re.compile(r"http://[\w.:]+/\w+/confirm/\d+")
 DONE: Final = "I could not confirm it. Please open the page and decide."
@@ -21,6 +21,13 @@ FETCHERS: Final = ("WebFetch", "web_fetch")
 MAX_TOKENS: Final = 12
 
 Move = tuple[str, dict[str, Any]]
+
+
+class StubModel(Protocol):
+    """What takes the place of a model."""
+
+    def move(self, names: Sequence[str], results: Sequence[str]) -> Move | None:
+        """Return the next call, None for none: of the tools with these names, after these results."""
 
 
 class ObedientModel:
@@ -92,7 +99,7 @@ class ModelAPI(BaseHTTPRequestHandler):
     """Anthropic's Messages, OpenAI's Responses and Google's generateContent, as far as the clients use them."""
 
     protocol_version = "HTTP/1.1"
-    model: ObedientModel
+    model: StubModel
     moves: list[Any]
 
     def log_message(self, *arguments: Any) -> None:
@@ -215,10 +222,10 @@ def _text(content: Any) -> str:
 
 
 @contextmanager
-def serving(model: ObedientModel) -> Iterator[tuple[str, list[Any]]]:
+def serving(model: StubModel, api: type[ModelAPI] = ModelAPI) -> Iterator[tuple[str, list[Any]]]:
     """Serve the model at an address of this machine until the block ends; give the address, and what it has done."""
     moves: list[Any] = []
-    handler = type("BoundAPI", (ModelAPI,), {"model": model, "moves": moves})
+    handler = type("BoundAPI", (api,), {"model": model, "moves": moves})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:

@@ -115,7 +115,6 @@ class Shelf:
 
 @mcp.tool(
     read_only=True,
-    idempotent=True,
     permissions=["shop.view_product", "shop.view_stockmovement"],
     task=mcp.task(timeout=600),
 )
