@@ -1,5 +1,6 @@
 """One run of a task: with the rights of that moment, and in one transaction with its end."""
 
+import time
 from datetime import timedelta
 from typing import Any
 
@@ -133,3 +134,22 @@ def test_the_end_of_a_token_does_not_end_the_task(client: TaskClient, done: list
     run_task(task_id)
     assert len(done) == 1
     assert Task.objects.get().state == "completed"
+
+
+@pytest.mark.parametrize("hours", [2, -2])
+def test_what_was_confirmed_holds_in_a_worker_whose_clock_is_wrong(
+    hours: int, client: TaskClient, monkeypatch: Any
+) -> None:
+    def wipe(request: Any) -> str:
+        """Wipe."""
+        return "wiped"
+
+    with tool_of(wipe, task=True):
+        asked = client.call("wipe").structured
+        assert asked is not None
+        task_id = client.begin("wipe", confirm_token=asked["confirm_token"])
+        now = time.time
+        monkeypatch.setattr(time, "time", lambda: now() + hours * 3600)
+        run_task(task_id)
+        monkeypatch.undo()
+        assert text_of(client.poll(task_id)["result"]) == "wiped"
