@@ -8,7 +8,7 @@ from mcp_django.console.task_list import LISTS, SeenTask, TaskList, count_open, 
 from mcp_django.models import Task
 from tests.making_tasks import HOUR, MINUTE, SECOND, ended, make_task, running
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server, pytest.mark.django_db]
 
 
 def seen(task: Task) -> SeenTask:
@@ -19,8 +19,6 @@ def ids(**given: str) -> list[str]:
     return [row.pk for row in TaskList(given).rows()]
 
 
-@pytest.mark.postgresql
-@pytest.mark.one_server
 def test_each_list_has_its_tasks() -> None:
     made = {
         "waiting": make_task(),

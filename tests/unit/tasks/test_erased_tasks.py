@@ -14,7 +14,7 @@ from tests.factories import make_author
 from tests.making_tasks import ended, make_task, running
 from tests.testapp.models import Author
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.one_server, pytest.mark.django_db]
 LABEL = "testapp.author"
 
 
@@ -30,7 +30,6 @@ def erasure(key: Any, *texts: str) -> TaskErasure:
     return TaskErasure(Record(Author, key, texts))
 
 
-@pytest.mark.postgresql
 def test_a_task_is_found_by_its_arguments_answers_and_result() -> None:
     key = make_author("Ada").pk
     made = [
