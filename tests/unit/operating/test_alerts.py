@@ -198,7 +198,7 @@ def test_a_budget_that_is_used_up_is_told_once_a_day_with_its_owner(settings, re
     settings.MCP_DJANGO = {**settings.MCP_DJANGO, "BUDGETS": {"client": {"calls": 1}}}
     record = CallRecord(method="tools/call", kind="person", user="7", username="ada", client_id="abc")
     record.client_name = "Codex"
-    request = SimpleNamespace(mcp=SimpleNamespace(record=record, facts={}))
+    request = SimpleNamespace(mcp=SimpleNamespace(record=record, facts={}, task=None))
     Budgets(request).check()
     for _ in range(3):
         with pytest.raises(CallRefused):
