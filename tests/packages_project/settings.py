@@ -4,10 +4,23 @@ Its own app, `shelf`, uses them as projects do; `archive` has a database, an adm
 are made without migrations, which are the packages' own affair.
 """
 
+import importlib.metadata
 import importlib.util
+import sys
+from pathlib import Path
 
 from tests.settings import *  # noqa: F403
 from tests.settings import BASE_DIR, MIDDLEWARE, TEMPLATES
+
+# Two distributions have a module of this name: python-crontab, which django-celery-beat needs, and crontab, which the
+# scheduler of RQ needs and which hides the other one.
+_crontab = importlib.metadata.distribution("crontab").locate_file("crontab.py")
+if Path(str(_crontab)).exists():
+    _spec = importlib.util.spec_from_file_location("crontab", str(_crontab))
+    assert _spec is not None
+    assert _spec.loader is not None
+    sys.modules["crontab"] = importlib.util.module_from_spec(_spec)
+    _spec.loader.exec_module(sys.modules["crontab"])
 
 # A release of Django is not supported by all of them from its first day on.
 OPTIONAL = [name for name in ["django_celery_beat"] if importlib.util.find_spec(name)]

@@ -14,10 +14,10 @@ from mcp_django import MCPSite
 from mcp_django.conf import Settings
 from mcp_django.context.databases import has_short_characters
 from mcp_django.context.request import MCPRequest
-from mcp_django.differences import kept_changes
 from mcp_django.differences.kept_changes import Changes, KeptChange, why_not_kept
 from mcp_django.exceptions import NotFound
 from mcp_django.models import Change
+from mcp_django.orm import own_tables
 from mcp_django.signin import FactName
 from tests.tool_calls import request_of
 
@@ -259,7 +259,7 @@ def test_emoji_are_replaced_in_a_table_that_has_no_room_for_them(
     ann: MCPRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert stored(keep(ann, summary="a 🙂")).summary == "a 🙂"
-    monkeypatch.setattr(kept_changes, "has_short_characters", lambda using, table: True)
+    monkeypatch.setattr(own_tables, "has_short_characters", lambda using, table: True)
     assert stored(keep(ann, summary="é 🙂")).summary == "é \N{REPLACEMENT CHARACTER}"
 
 
