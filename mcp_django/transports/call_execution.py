@@ -27,9 +27,9 @@ T = TypeVar("T")
 
 # Methods that read rows or run functions: they have a thread pool lane of their own, so they do not delay lists.
 QUERIES: Final = frozenset({"tools/call", "resources/read", "prompts/get", "completion/complete"})
-# Methods that make or handle tasks, or tell of them.
+# Methods that make or handle tasks, or tell of them. Not subscriptions: later looks at the lists have no call.
 WITH_TASKS: Final = frozenset(
-    {"tools/call", "tools/list", "server/discover", "subscriptions/listen", "tasks/get", "tasks/update", "tasks/cancel"}
+    {"tools/call", "tools/list", "server/discover", "tasks/get", "tasks/update", "tasks/cancel"}
 )
 
 

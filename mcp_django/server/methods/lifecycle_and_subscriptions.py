@@ -157,7 +157,7 @@ def listen(request: MCPRequest, params: Mapping[str, Any]) -> Listen:
     request.mcp.require_scopes([Scope.READ])
     lists, uris = ListenMessages.read_filter(params)
     # Tasks are not told of: their clients poll. One that asks for it must have declared them all the same.
-    if request.mcp.tasks is not None and ListenMessages.read_task_ids(params) and not request.mcp.takes_tasks:
+    if ListenMessages.read_task_ids(params) and not request.mcp.takes_tasks:
         raise MissingClientCapability(REQUIRED)
     if not settings.EVENTS:
         return Listen(frozenset(), ())

@@ -91,9 +91,9 @@ def test_who_wants_to_be_told_of_tasks_declares_them_too(declared: Mapping[str, 
     assert refused.value.data == {"requiredCapabilities": DECLARED}
 
 
-@pytest.mark.parametrize("request_of", [request_with(Desk()), request_with(None, {})])
-def test_nobody_is_told_of_tasks(request_of: MCPRequest) -> None:
-    assert listen(request_of, NAMED) == Listen(frozenset(), ())
+@pytest.mark.parametrize("desk", [Desk(), None])
+def test_nobody_is_told_of_tasks(desk: Desk | None) -> None:
+    assert listen(request_with(desk), NAMED) == Listen(frozenset(), ())
 
 
 def test_tasks_are_announced_where_calls_become_some() -> None:
