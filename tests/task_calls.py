@@ -1,6 +1,8 @@
 """Calls that become tasks, which a test runs when it wants to: as workers would, and in its own thread."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from mcp_django.models import Task
@@ -8,6 +10,7 @@ from mcp_django.protocol.eras import client_meta
 from mcp_django.tasks import run_task
 from mcp_django.tasks.stored_tasks import StoredTask
 from mcp_django.testing import MCPClient
+from tests.confirming import tool_of
 
 EXTENSION = "io.modelcontextprotocol/tasks"
 TAKES_TASKS = {"extensions": {EXTENSION: {}}}
@@ -49,6 +52,34 @@ class WaitingClient(MCPClient):
     def __init__(self, user: Any = None, **options: Any) -> None:
         super().__init__(user, **options)
         self.makes_tasks = True
+
+
+@contextmanager
+def noting() -> Iterator[list[Any]]:
+    """Offer a tool ``note`` that can be a task; give the requests of its runs."""
+    done: list[Any] = []
+
+    def note(request: Any, label: str = "") -> str:
+        """Note."""
+        done.append(request)
+        return f"noted {label}"
+
+    with tool_of(note, destructive=False, task=True):
+        yield done
+
+
+@contextmanager
+def asking() -> Iterator[list[str]]:
+    """Offer a tool ``name_it`` that can be a task, and asks on its way; give the names that it got."""
+    named: list[str] = []
+
+    def name_it(request: Any) -> str:
+        """Name."""
+        named.append(request.mcp.ask("Which name?", str, key="name"))
+        return f"named {named[-1]}"
+
+    with tool_of(name_it, destructive=False, task=True):
+        yield named
 
 
 def put_aside(task_id: str) -> None:

@@ -113,10 +113,14 @@ class Kernel:
         assert isinstance(call, Call)
         load_permissions(request.user)
         kernel = cls(request, call)
-        outcome: Any = kernel.serve()
-        while isinstance(outcome, Later):
-            outcome = async_to_sync(kernel.resume_async)(outcome) if outcome.is_async else kernel.resume(outcome)
+        outcome = kernel.conclude(kernel.serve())
         assert isinstance(outcome, (Reply, Asked))
+        return outcome
+
+    def conclude(self, outcome: Outcome) -> Reply | Asked | Listen:
+        """Run all that remains of the call in this thread, and return how it ends."""
+        while isinstance(outcome, Later):
+            outcome = async_to_sync(self.resume_async)(outcome) if outcome.is_async else self.resume(outcome)
         return outcome
 
     def _begin(self) -> Mapping[str, Any] | Later | Listen:
@@ -153,8 +157,8 @@ class Kernel:
         """End a call that has questions: return its input-required result (2026-07-28, basic/patterns/mrtr).
 
         In the older era, return the questions, which the transport sends to the client; in a task, its client asks for
-        them. Raises
-        ``MissingClientCapability``, or ``InvalidParams`` in the older era, if the client cannot answer them.
+        them. Raises ``MissingClientCapability``, or ``InvalidParams`` in the older era, if the client cannot answer
+        them.
         """
         call = self.call
         mcp = self.request.mcp

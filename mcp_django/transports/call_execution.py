@@ -6,8 +6,6 @@ from functools import partial
 from time import perf_counter
 from typing import Any, Final, Literal, TypeVar
 
-from asgiref.sync import async_to_sync
-
 from ..conf import settings
 from ..context.call_record import CallRecord
 from ..context.request import Client, MCPRequest
@@ -76,11 +74,9 @@ class CallExecution:
 
     def conclude(self, outcome: Reply | Later | Asked | Listen) -> Reply:
         """Run the rest of the call in this thread, deferred work included, and return its reply."""
-        kernel = Kernel(self.request, self.call)
-        while isinstance(outcome, Later):
-            outcome = async_to_sync(kernel.resume_async)(outcome) if outcome.is_async else kernel.resume(outcome)
-        assert isinstance(outcome, Reply)
-        return outcome
+        concluded = Kernel(self.request, self.call).conclude(outcome)
+        assert isinstance(concluded, Reply)
+        return concluded
 
     async def perform(self, later: Later) -> Reply | Asked:
         """Run the deferred part of the call, on the event loop or in the thread pool for the project's own code."""

@@ -13,7 +13,7 @@ from tests.configured import configure, configured
 from tests.confirming import page_of, say, signed_in, tool_of
 from tests.factories import make_author, make_superuser
 from tests.question_rounds import YES, accept
-from tests.task_calls import ASKS, TaskClient, is_unknown, text_of
+from tests.task_calls import ASKS, TaskClient, asking, is_unknown, noting, text_of
 from tests.testapp.models import Author
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
@@ -31,29 +31,13 @@ def client(root: Any) -> TaskClient:
 
 @pytest.fixture
 def done() -> Any:
-    """The requests of the runs of a tool that can be a task."""
-    done: list[Any] = []
-
-    def note(request: Any, label: str = "") -> str:
-        """Note."""
-        done.append(request)
-        return f"noted {label}"
-
-    with tool_of(note, destructive=False, task=True):
+    with noting() as done:
         yield done
 
 
 @pytest.fixture
 def asker() -> Any:
-    """The names that a tool got, which asks on its way."""
-    named: list[str] = []
-
-    def name_it(request: Any) -> str:
-        """Name."""
-        named.append(request.mcp.ask("Which name?", str, key="name"))
-        return f"named {named[-1]}"
-
-    with tool_of(name_it, destructive=False, task=True):
+    with asking() as named:
         yield named
 
 

@@ -19,7 +19,7 @@ from tests.configured import configured
 from tests.confirming import tool_of
 from tests.factories import make_superuser, make_user
 from tests.service_account import ask_by_secret, make_account
-from tests.task_calls import ASKS, TaskClient, WaitingClient, codes_of, is_unknown, row_of, text_of
+from tests.task_calls import ASKS, TaskClient, WaitingClient, asking, codes_of, is_unknown, noting, row_of, text_of
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 
@@ -38,29 +38,13 @@ def client(root: Any) -> TaskClient:
 
 @pytest.fixture
 def done() -> Any:
-    """The requests of the runs of a tool that can be a task."""
-    done: list[Any] = []
-
-    def note(request: Any, label: str = "") -> str:
-        """Note."""
-        done.append(request)
-        return f"noted {label}"
-
-    with tool_of(note, destructive=False, task=True):
+    with noting() as done:
         yield done
 
 
 @pytest.fixture
 def asker() -> Any:
-    """The names that a tool got, which asks on its way."""
-    named: list[str] = []
-
-    def name_it(request: Any) -> str:
-        """Name."""
-        named.append(request.mcp.ask("Which name?", str, key="name"))
-        return f"named {named[-1]}"
-
-    with tool_of(name_it, destructive=False, task=True):
+    with asking() as named:
         yield named
 
 

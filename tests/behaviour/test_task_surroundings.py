@@ -31,7 +31,7 @@ from tests.confirming import tool_of
 from tests.factories import make_author, make_superuser
 from tests.oauth_flow import ORIGIN, RESOURCE
 from tests.sitesapp.urls import by_url
-from tests.task_calls import TaskClient, is_unknown, row_of, text_of
+from tests.task_calls import TaskClient, is_unknown, noting, row_of, text_of
 from tests.testapp.models import Author
 from tests.two_sites import staff
 
@@ -50,15 +50,7 @@ def client(root: Any) -> TaskClient:
 
 @pytest.fixture
 def done() -> Any:
-    """The requests of the runs of a tool that can be a task."""
-    done: list[Any] = []
-
-    def note(request: Any, label: str = "") -> str:
-        """Note."""
-        done.append(request)
-        return f"noted {label}"
-
-    with tool_of(note, destructive=False, task=True):
+    with noting() as done:
         yield done
 
 
