@@ -176,6 +176,8 @@ async def connect(given: dict[str, Any], ear: Ear, session_id: str | None) -> As
             read, write = await stack.enter_async_context(transport)
             yield Returned(await stack.enter_async_context(ClientSession(read, write, **callbacks)), ear)
             return
+        # A machine that runs four servers and a suite beside them may take longer to start one than clients wait.
+        mcp.client.session.DISCOVER_TIMEOUT_SECONDS = READ_TIMEOUT
         mode = "auto" if given["modern"] else "legacy"
         client = await stack.enter_async_context(Client(transport, mode=mode, **callbacks))
         yield Sdk2(client, ear, given["transport"], asked)
