@@ -1,6 +1,5 @@
-"""System checks of settings: MCP_DJANGO, hosts, origins, middleware, mounts, channel layer, databases, uploads."""
+"""System checks of settings: MCP_DJANGO, hosts, origins, middleware, mounts, channel layer, databases."""
 
-import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -14,7 +13,6 @@ from django.contrib.admin import sites as admin_sites
 from django.contrib.auth import get_user_model
 from django.core.checks import CheckMessage
 from django.core.exceptions import ImproperlyConfigured
-from django.core.files.storage import FileSystemStorage, storages
 from django.core.management import get_commands
 from django.db import connections
 from django.http import HttpResponse
@@ -28,7 +26,6 @@ from ..conf.tested_versions import TESTED_DJANGO, is_newer_than_tested
 from ..context.call_middleware import CallMiddleware
 from ..context.person_consent import may_need_person
 from ..emulation.admin_exposure import AdminExposure
-from ..emulation.uploads import Upload
 from ..routing import ENDPOINTS, known_urlconfs
 from ..runtime.middleware_source import missing_attributes, reads, traits_of_name
 from .approvals import CHECKS as APPROVAL_CHECKS
@@ -39,6 +36,7 @@ from .declarations import FIRST_CHECKS, after_declarations, all_sites, check_ttl
 from .oauth import CHECKS as OAUTH_CHECKS
 from .oauth import DEPLOYMENT_CHECKS as OAUTH_DEPLOYMENT_CHECKS
 from .oauth import is_open_http
+from .storages import CHECKS as STORAGE_CHECKS
 from .tasks import CHECKS as TASK_CHECKS
 from .viewsets import DEPLOYMENT_CHECKS as VIEWSET_DEPLOYMENT_CHECKS
 
@@ -401,20 +399,8 @@ def check_missing_attributes() -> Iterator[CheckMessage]:
             yield problem("W048", text, f'Add it to MCP_DJANGO["CALL_MIDDLEWARE"]: {_added(name)}.')
 
 
-@check(CHECKS)
-def check_uploads() -> Iterator[CheckMessage]:
-    pending = Upload.storage()
-    served = storages["default"]
-    if not isinstance(pending, FileSystemStorage) or not isinstance(served, FileSystemStorage):
-        return
-    root = os.path.realpath(served.location)
-    if os.path.commonpath([root, os.path.realpath(pending.location)]) == root:
-        text = 'STORAGES["mcp_uploads"] lies within the default storage, whose files may be served to anyone.'
-        yield problem("E029", text, "Give it a location of its own, which no web server serves.")
-
-
 CHECKS += [*FIRST_CHECKS, *map(after_declarations, (*DECLARATION_CHECKS, *APPROVAL_CHECKS, *OAUTH_CHECKS))]
-CHECKS += map(after_declarations, TASK_CHECKS)
+CHECKS += [*STORAGE_CHECKS, *map(after_declarations, TASK_CHECKS)]
 DEPLOYMENT_CHECKS += [*DECLARATION_DEPLOYMENT_CHECKS, *map(after_declarations, VIEWSET_DEPLOYMENT_CHECKS)]
 DEPLOYMENT_CHECKS += OAUTH_DEPLOYMENT_CHECKS
 

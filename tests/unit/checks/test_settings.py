@@ -26,7 +26,6 @@ from mcp_django.checks.settings import (
     check_settings,
     check_shadows,
     check_tenants,
-    check_uploads,
     check_urlconfs,
     check_users,
     check_values,
@@ -247,16 +246,6 @@ def test_transactions_that_do_not_wait_for_their_turn_to_write_are_warned_of(
         found = check_writers()
     assert ids(found) == ["mcp_django.W070"] * expected
     assert all(ALIAS in message.msg and f'DATABASES["{ALIAS}"]' in message.hint for message in found)
-
-
-@pytest.mark.parametrize(("where", "expected"), [("media/up", 1), ("media", 1), ("private", 0), ("media-up", 0)])
-def test_uploads_that_may_be_served_are_an_error(settings, tmp_path, where, expected):
-    backend = "django.core.files.storage.FileSystemStorage"
-    assert check_uploads() == []
-    places = {"default": "media", "mcp_uploads": where}
-    stores = {name: {"BACKEND": backend, "OPTIONS": {"location": tmp_path / at}} for name, at in places.items()}
-    settings.STORAGES = {**settings.STORAGES, **stores}
-    assert ids(check_uploads()) == ["mcp_django.E029"] * expected
 
 
 def test_hosts_origins_and_limits_are_checked_for_a_deployment_alone(settings):
