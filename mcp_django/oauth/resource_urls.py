@@ -49,7 +49,6 @@ def origin(request: HttpRequest | None) -> str:
             by_host = _named_by_host(base, request)
             if same_resource(by_host, base) and is_loopback(by_host):
                 return by_host
-            return base
     return base
 
 

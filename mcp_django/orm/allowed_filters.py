@@ -103,8 +103,7 @@ def _filter(model: ModelAccess, name: str, declared: Mapping[str, Sequence[str]]
     if declared is not None and isinstance(declared, Mapping):
         lookups = declared_lookups(path, declared[name])
     if not path.nullable and not is_file_field(path.field):
-        others = [lookup for lookup in lookups if lookup != "isnull"]
-        lookups = tuple(others)
+        lookups = tuple(lookup for lookup in lookups if lookup != "isnull")
     return AllowedFilter(path, lookups) if lookups else None
 
 
