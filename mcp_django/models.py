@@ -632,3 +632,39 @@ SUBJECTS: Final[Mapping[str, str]] = {
     "user": "This account",
     "service": "This service account",
 }
+
+
+class Export(models.Model):
+    """A question's rows as a file, which its user can fetch until it expires.
+
+    Like the log of calls, it has no foreign keys. The file lies in ``STORAGES["mcp_exports"]``. The row is there before
+    the file, so that a file whose worker was killed is found by its row. Only
+    :mod:`mcp_django.exports.kept_exports` opens the question.
+    """
+
+    id = models.CharField(max_length=32, primary_key=True, help_text="128 random bits, in hexadecimal.")
+    created = models.DateTimeField(_("created"))
+    expires = models.DateTimeField(db_index=True, help_text="Until when the file can be fetched.")
+    user = models.CharField(max_length=64, help_text="Their primary key as text.")
+    username = models.CharField(_("user"), max_length=100, blank=True)
+    client_id = models.CharField(max_length=255, blank=True)
+    client_name = models.CharField(_("client"), max_length=100, blank=True)
+    site = models.CharField(max_length=100, blank=True)
+    resource = models.CharField(max_length=255, blank=True, help_text="The URL of the endpoint.")
+    model = models.CharField(_("model"), max_length=200, help_text="Its label.")
+    call = models.CharField(max_length=32, blank=True, help_text="The call, as in the log of calls.")
+    format = models.CharField(max_length=10)
+    name = models.CharField(_("file"), max_length=255)
+    rows = models.PositiveIntegerField(_("rows"), default=0)
+    size = models.BigIntegerField(_("bytes"), null=True, help_text="Null until the file is finished.")
+    stored = models.CharField(max_length=255, help_text="The name of the file in its storage.")
+    question = models.BinaryField(default=b"", help_text="The arguments, sealed: they are read again for each fetch.")
+
+    class Meta:
+        verbose_name = _("export")
+        verbose_name_plural = _("exports")
+        default_permissions = ()
+        indexes: ClassVar = [models.Index(fields=["user", "created"], name="mcp_export_user")]
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.id[:6]}…"

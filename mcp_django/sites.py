@@ -55,6 +55,7 @@ OWN_NAMES = (
     "undo_change",
     "run_action",
     "create_upload",
+    "export_records",
 )
 # The label of the model whose rows are entries of the admin's history.
 HISTORY = "admin.logentry"
@@ -369,7 +370,7 @@ class MCPSite:
     def _own_tools(self) -> dict[str, Tool]:
         from .tools.generic import ToolSet
 
-        own = {**ToolSet.GENERIC.new(), **ToolSet.UPLOADS.new()}
+        own = {**ToolSet.GENERIC.new(), **ToolSet.UPLOADS.new(), **ToolSet.EXPORTS.new()}
         return {name: tool for name, tool in own.items() if name not in self._removed_tools}
 
     @cached_property

@@ -442,6 +442,11 @@ class ModelExposure:
         """Return whether the caller may delete rows, or this row."""
         return self.has_permission(request, "delete", obj)
 
+    def has_export_permission(self, request: MCPRequest) -> bool:
+        """Return whether the caller, who may view rows, may take them away as a file: if no ``ModelAdmin`` says no."""
+        own = getattr(self.model_admin, "has_export_permission", None)
+        return own is None or bool(own(request))
+
     # Writes
 
     def get_form(self, request: MCPRequest, obj: Model | None = None, change: bool = False) -> type[ModelForm[Any]]:

@@ -110,6 +110,17 @@ class Budgets:
             if "calls" in budget.limits and counts.add(budget.counter("calls"), 1) > budget.limits["calls"]:
                 raise _refusal(budget, "calls", budgets)
 
+    def check_rows(self) -> None:
+        """Raise ``CallRefused`` once the rows that the running call has read are more than the caller's budget has
+        left: for calls that read without an end in sight."""
+        record = self.request.mcp.record
+        budgets = budgets_of(self.request) if is_counted(record) else []
+        limited = [budget for budget in budgets if "rows_read" in budget.limits]
+        rest = _left(limited)
+        for budget in limited:
+            if record.rows_read > rest[budget.kind]["rows_read"]:
+                raise _refusal(budget, "rows_read", budgets)
+
     def check_writes(self) -> None:
         """Raise ``CallRefused`` if the caller's budget of written rows is used up."""
         _require(budgets_of(self.request), "rows_written")

@@ -9,6 +9,7 @@ from .chatgpt import Fetch, Search
 from .connection_info import ConnectionInfo
 from .create_upload import CreateUpload
 from .describe_model import DescribeModel
+from .export_records import ExportRecords
 from .get_record import GetRecord
 from .get_task import GetTask
 from .list_models import ListModels
@@ -36,6 +37,8 @@ class ToolSet(Enum):
     )
     # It is offered only with a storage for uploads.
     UPLOADS = (CreateUpload,)
+    # It is offered only with a storage for exports.
+    EXPORTS = (ExportRecords,)
     # They are offered only when they are useful, and a project's tool of the same name replaces them.
     MODEST = (ConnectionInfo, GetTask)
     # They are those that ChatGPT asks for, on sites that want them.

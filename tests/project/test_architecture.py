@@ -36,6 +36,7 @@ orm
 emulation
 differences
 approvals
+exports
 tools
 resources
 rest
@@ -65,6 +66,7 @@ EXTRAS = {
     "django_tasks": "tasks/django_task.py",
     "opentelemetry": "operating/opentelemetry_spans.py",
     "prometheus_client": "operating/metrics.py",
+    "xlsxwriter": "exports/xlsx_files.py",
 }
 # pydantic is what mcp_types is made of: its errors say what is wrong with a message.
 PURE_DEPENDENCIES = {"mcp_types", "orjson", "pydantic"}

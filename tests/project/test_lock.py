@@ -23,7 +23,7 @@ def asked(*extras: str) -> list[Requirement]:
 @pytest.mark.parametrize("file", [*LOCKED, "lowest.txt"])
 def test_each_version_is_one_that_pyproject_allows(file: str) -> None:
     versions = lock.read(lock.REQUIREMENTS / file)
-    extras = ["dev", "example", "packages", "telemetry", "prometheus"] + (
+    extras = ["dev", "example", "packages", "telemetry", "prometheus", "xlsx"] + (
         ["docs", "packages-django5"] if file != "django6.txt" else []
     )
     for requirement in asked(*extras):
@@ -36,7 +36,7 @@ def test_each_file_is_of_its_django(file: str, series: str) -> None:
 
 
 def test_what_is_for_developers_is_not_published() -> None:
-    assert set(EXTRAS) == {"daphne", "uvicorn", "redis", "telemetry", "prometheus"}
+    assert set(EXTRAS) == {"daphne", "uvicorn", "redis", "telemetry", "prometheus", "xlsx"}
 
 
 def test_the_lowest_versions_are_the_bounds_of_pyproject() -> None:

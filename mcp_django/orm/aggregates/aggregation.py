@@ -111,13 +111,16 @@ class Aggregation:
     max_top: ClassVar[int] = MAX_TOP
 
     @classmethod
-    def read(cls, model: ModelAccess, given: Mapping[str, Any]) -> "Aggregation":
-        """Parse the arguments of ``aggregate_records``; raise ``ToolError`` for those that do not fit together."""
+    def read(cls, model: ModelAccess, given: Mapping[str, Any], *, most: int | None = None) -> "Aggregation":
+        """Parse the arguments of ``aggregate_records``; raise ``ToolError`` for those that do not fit together.
+
+        The aggregation has ``most`` groups, or by default as many as the arguments say.
+        """
         rows = RowArguments(model, given)
         with naming("aggregates", "group_by", "per"):
             arguments = AggregateArguments(model, rows.given)
             arguments.check()
-            limit, top = arguments.limits()
+            limit, top = arguments.limits(most)
             order = arguments.order()
             fill = rows.given.flag("fill")
             having = having_of(arguments.measures, given.get("having"))

@@ -73,12 +73,15 @@ class AggregateArguments:
         if any(measure.function == "change" for measure in self.measures) and len(stretches) != 1:
             raise ToolError('"change" needs one period in group_by, such as "created:month".')
 
-    def limits(self) -> tuple[int, int | None]:
-        """Return how many groups are shown at most, and of how many values of the first group, None for all."""
+    def limits(self, most: int | None) -> tuple[int, int | None]:
+        """Return how many groups are shown at most, and of how many values of the first group, None for all.
+
+        ``most`` is how many groups are wanted, whatever the argument ``limit`` says; None for what that says.
+        """
         top = None
         if "top" in self.given:
             top = self.given.limit(MAX_TOP, MAX_TOP, "top")
-        limit = self.given.limit(DEFAULT_GROUPS if top is None else MAX_GROUPS, MAX_GROUPS)
+        limit = most or self.given.limit(DEFAULT_GROUPS if top is None else MAX_GROUPS, MAX_GROUPS)
         if top is not None and len(self.groups) == 1:
             # The top values of a single group are simply the first rows.
             return min(limit, top), None

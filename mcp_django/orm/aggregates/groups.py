@@ -33,6 +33,7 @@ from ...context.request import MCPRequest
 from ...exceptions import ToolError
 from ..access import MAX_NAME, ModelAccess
 from ..column_values import render
+from ..columns import Column
 from ..conditions import Condition, Filter, Junction
 from ..fields import kind_of, stored_field
 from ..labels import plain_label
@@ -301,6 +302,16 @@ class Group:
         if isinstance(value, datetime) and self.period == "hour":
             value = functions.TruncHour(Value(value, output_field=DateTimeField()), tzinfo=hour_zone())
         return Q((self.alias, value))
+
+    @property
+    def shown_column(self) -> Column | None:
+        """The column whose values are shown; None if they are periods or buckets."""
+        return None if self.period else self.target.column
+
+    @property
+    def shown_field(self) -> Any:
+        """The field that says of what type the values are, None for that of the column."""
+        return None
 
     def shown(self, request: MCPRequest, values: Sequence[Any]) -> list[Any]:
         """Return values of the column as JSON; a relation as ``[key, label]``."""

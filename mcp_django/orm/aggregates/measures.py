@@ -107,6 +107,16 @@ class Measure:
             return combine(self.alias, output_field=self.result)
         return None
 
+    @property
+    def shown_column(self) -> Column | None:
+        """The column whose values are shown; None if they are computed."""
+        return self.column
+
+    @property
+    def shown_field(self) -> Any:
+        """The field that says of what type computed values are."""
+        return self.result
+
     def shown(self, request: MCPRequest, values: Sequence[Any]) -> list[Any]:
         """Return the values as JSON."""
         if self.column is not None:

@@ -1,0 +1,330 @@
+"""The questions that become files: rows of a model, page after page, or the groups of an aggregation.
+
+Each page is read as one of ``query_records`` is, so that its rows, columns and values are those that the caller may
+see. There is no transaction around them: each row is as it was when its page was read.
+"""
+
+import pickle
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+from tempfile import SpooledTemporaryFile
+from typing import Any, ClassVar, Final
+
+import orjson
+from django.db import connections
+from django.db.models import AutoField, CharField, DecimalField, IntegerField, QuerySet, TextField, UUIDField
+
+from ..context.databases import Collation, LostDatesAsText
+from ..context.request import MCPRequest
+from ..exceptions import NotPermitted, ToolError
+from ..orm.access import ModelAccess, access_of
+from ..orm.aggregates.aggregation import Aggregation
+from ..orm.cells import Page
+from ..orm.columns import Column, GenericColumn, ReverseColumn
+from ..orm.conditions import Applied, Condition, Filter
+from ..orm.fields import resolve_path
+from ..orm.named_filters import Narrowed
+from ..orm.ordering import Orderings
+from ..orm.pagination import PageQuery
+from ..orm.path import Path
+from ..orm.query_limits import read_limits
+from ..orm.row_arguments import RowArguments
+from ..orm.row_reading import read_page
+from ..orm.tool_arguments import Arguments
+
+# Numbers of rows that are read at a time: the first pages show how long the rows are, and a page of long rows is
+# followed by a shorter one.
+SIZES: Final = (20, 200, 2_000)
+START: Final = 1
+# Characters of a page, as JSON: below the first number the next page is longer, above the second it is shorter.
+LIGHT: Final = 2_000_000
+HEAVY: Final = 8_000_000
+# One row of so many is weighed.
+WEIGHED: Final = 8
+# Number of keys that are read at a time, and the bytes of keys that are kept in memory rather than in a file.
+KEYS_AT_ONCE: Final = 10_000
+KEYS_IN_MEMORY: Final = 4_000_000
+# Share of the parameters of a query that are keys.
+KEY_SHARE: Final = 0.5
+MOST_PARAMETERS: Final = 4_000
+# Maximum number of groups: all are in memory together.
+MAX_GROUPS: Final = 50_000
+# The arguments of which one makes a question one of aggregate_records.
+OF_GROUPS: Final = ("aggregates", "group_by")
+# Arguments that mean nothing without these.
+ONLY_OF_GROUPS: Final = ("having", "top", "per", "fill")
+NOT_EXPORTED: Final = "Records of {} may not be exported. query_records and aggregate_records show them."
+
+
+@dataclass(frozen=True, slots=True)
+class FileColumn:
+    """One column of an answer, and what stands in a file for it: a cell for each of its ``parts``.
+
+    A relation is a list on a page, of a key and a label: ``parts`` are the endings of the titles of their cells.
+    ``is_number`` says that its texts are decimals.
+    """
+
+    name: str
+    parts: tuple[str, ...] = ("",)
+    is_number: bool = False
+
+    RELATION: ClassVar = ("", ".label")
+    GENERIC: ClassVar = ("", ".label", ".model")
+
+    @classmethod
+    def of(cls, name: str, column: Column | None, field: Any = None) -> "FileColumn":
+        """Return what stands in a file for a column of this name; ``field`` says of what type a computed value is."""
+        parts: tuple[str, ...] = ("",)
+        if column is not None:
+            field = column.field
+            is_pair = isinstance(column, ReverseColumn) and bool(field.one_to_one)
+            if column.is_foreign_key or is_pair:
+                parts = cls.RELATION
+            elif isinstance(column, GenericColumn):
+                parts = cls.GENERIC
+        return cls(name, parts, isinstance(field, DecimalField))
+
+    @property
+    def titles(self) -> list[str]:
+        """The titles of its cells."""
+        return [f"{self.name}{part}" for part in self.parts]
+
+
+class Question:
+    """A question whose answer becomes a file: its ``model``, its ``columns``, and its arguments ``given``.
+
+    ``notes`` are what the caller should know of the answer, once it was read.
+    """
+
+    def __init__(self, model: ModelAccess, given: Arguments, columns: Sequence[FileColumn]) -> None:
+        self.model = model
+        self.given = given
+        self.columns = columns
+        self.notes: dict[str, None] = {}
+
+    @staticmethod
+    def read(model: ModelAccess, given: Arguments) -> "Question":
+        """Return the question that arguments ask; raise ``ToolError`` for those that ask none, and ``NotPermitted``
+        if the caller may not export what it is about."""
+        if not model.may("export"):
+            raise NotPermitted(NOT_EXPORTED.format(model.exposure.label))
+        if any(name in given for name in OF_GROUPS):
+            return GroupsQuestion.of(model, given)
+        lost = [name for name in ONLY_OF_GROUPS if name in given]
+        if lost:
+            raise ToolError(f'"{lost[0]}" needs "aggregates" or "group_by".')
+        return RowsQuestion.of(model, given)
+
+    @staticmethod
+    def again(request: MCPRequest, kept: Mapping[str, Any]) -> "Question":
+        """Return the question of :attr:`kept` arguments, as their caller could ask it now; raise as :meth:`read` does,
+        or ``NotFound`` or ``CallRefused`` if they have no access to the model."""
+        given = Arguments(kept)
+        return Question.read(access_of(request).get_model(given.get("model")), given)
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        """The arguments as they are kept: the columns are named, so that one that is hidden later is missed."""
+        return {**self.given, "model": self.model.exposure.label}
+
+    def total(self) -> int | None:
+        """Return the number of rows of the answer, None if it is not known to be small."""
+        raise NotImplementedError
+
+    def exceeds(self, most: int) -> bool:
+        """Return whether the answer is known to have more rows than this."""
+        raise NotImplementedError
+
+    def pages(self) -> Iterator[list[list[Any]]]:
+        """Yield the rows of the answer, some at a time, as they stand on a page."""
+        raise NotImplementedError
+
+
+class RowsQuestion(Question):
+    """A question of ``query_records``."""
+
+    def __init__(self, model: ModelAccess, given: Arguments, query: PageQuery) -> None:
+        super().__init__(model, given, [FileColumn.of(column.name, column) for column in query.columns])
+        self.query = query
+
+    @classmethod
+    def of(cls, model: ModelAccess, given: Arguments) -> "RowsQuestion":
+        rows = RowArguments(model, given)
+        query = replace(rows.query(), text_limit=None)
+        for column in query.columns:
+            # A column of a related row is a part of that row.
+            end = Path.read(model, column.name).end if column.through else model
+            if not end.may("export"):
+                raise NotPermitted(f"{column.name}: {NOT_EXPORTED.format(end.exposure.label)}")
+        return cls(model, given, query)
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        return {**super().kept, "fields": [column.name for column in self.columns]}
+
+    def total(self) -> int | None:
+        try:
+            with read_limits():
+                found = self.query.total()
+        except ToolError:
+            return None
+        return found if isinstance(found, int) else None
+
+    def exceeds(self, most: int) -> bool:
+        try:
+            with read_limits():
+                rows = self._ordered().values_list("pk")
+                return bool(rows.order_by()[most : most + 1])
+        except ToolError:
+            # It shows on the way.
+            return False
+
+    def pages(self) -> Iterator[list[list[Any]]]:
+        ordering = self.query.ordering
+        if Orderings(self.model).is_served(ordering) and not self._is_cut():
+            return self._one_after_another()
+        return self._by_keys()
+
+    def _is_cut(self) -> bool:
+        """Return whether the database could sort by a part of long texts, after which no page can go on."""
+        if Collation.of(self.model.exposure.model).sorted_chars is None:
+            return False
+        return any(isinstance(key.field, (CharField, TextField)) for key in self.query.ordering)
+
+    def _one_after_another(self) -> Iterator[list[list[Any]]]:
+        query = self.query
+        size = START
+        while True:
+            page = self._page(replace(query, limit=SIZES[size]))
+            if page.rows:
+                yield page.rows
+            if not page.more:
+                return
+            query = replace(query, after=page.keys[-1])
+            size = _next_size(size, page.rows)
+
+    def _by_keys(self) -> Iterator[list[list[Any]]]:
+        """Read the keys of all rows in their order first, and then the rows by these keys: otherwise the database would
+        sort all rows for each page."""
+        with SpooledTemporaryFile(max_size=KEYS_IN_MEMORY) as file:
+            self._read_keys(file)
+            file.seek(0)
+            most = int((connections[self._using].features.max_query_params or MOST_PARAMETERS) * KEY_SHARE)
+            size = START
+            waiting: list[Any] = []
+            while True:
+                wanted = min(most, SIZES[size])
+                while len(waiting) < wanted and (more := _read(file)):
+                    waiting += more
+                keys = waiting[:wanted]
+                if not keys:
+                    return
+                waiting = waiting[wanted:]
+                conditions = (*self.query.conditions, self._with_keys(keys))
+                page = self._page(replace(self.query, conditions=conditions, limit=len(keys)))
+                if page.rows:
+                    yield page.rows
+                size = _next_size(size, page.rows)
+
+    def _page(self, query: PageQuery) -> Page:
+        with read_limits():
+            page = read_page(query)
+        self.notes.update(dict.fromkeys(page.notes))
+        return page
+
+    @property
+    def _using(self) -> str:
+        return str(self.model.exposure.get_queryset(self.model.request).db)
+
+    def _ordered(self) -> QuerySet[Any]:
+        """Return all rows that match, with what they are sorted by."""
+        rows = self.model.exposure.get_queryset(self.model.request)
+        return self.query.matching(rows, self.query.compiled_key(rows.db)[1])
+
+    def _read_keys(self, file: Any) -> None:
+        """Write the keys of all rows to a file, in their order."""
+        rows = self._ordered()
+        query = self.query
+        largest = connections[rows.db].features.nulls_order_largest
+        params = query.compiled_key(rows.db)[1]
+        for segment in query.segments(rows.db):
+            found = query.of_segment(rows, segment, params).all()
+            found.query.clear_limits()
+            found = found.order_by(*segment.order(query.ordering, nulls_largest=largest))
+            keys = found.values_list("pk", flat=True).iterator(KEYS_AT_ONCE)
+            while True:
+                self.model.request.mcp.progress(0)
+                with read_limits(), LostDatesAsText():
+                    some = list(islice(keys, KEYS_AT_ONCE))
+                if not some:
+                    break
+                pickle.dump(some, file, pickle.HIGHEST_PROTOCOL)
+
+    def _with_keys(self, keys: Sequence[Any]) -> Filter:
+        """Return the condition that a row has one of these keys: one whose SQL is compiled once, if there is one."""
+        opts = self.model.exposure.opts
+        path = resolve_path(self.model.exposure.model, opts.pk.name)
+        if path is not None and isinstance(opts.pk, (AutoField, IntegerField, UUIDField)):
+            return Condition(path, "in", tuple(keys))
+        return Applied(Narrowed(partial(_of_keys, keys)), {})
+
+
+class GroupsQuestion(Question):
+    """A question of ``aggregate_records``."""
+
+    def __init__(self, aggregation: Aggregation, given: Arguments) -> None:
+        columns = []
+        for term in aggregation.terms:
+            column = term.shown_column
+            columns.append(FileColumn.of(term.title, column, term.shown_field))
+        super().__init__(aggregation.model, given, columns)
+        self.aggregation = aggregation
+
+    @classmethod
+    def of(cls, model: ModelAccess, given: Arguments) -> "GroupsQuestion":
+        if "fields" in given:
+            raise ToolError('"fields" goes with rows: groups have the columns of group_by and aggregates.')
+        aggregation = Aggregation.read(model, given, most=MAX_GROUPS)
+        return cls(aggregation, given)
+
+    def total(self) -> int | None:
+        # The database has counted them all before it gives the first group.
+        return 0
+
+    def exceeds(self, most: int) -> bool:
+        return False
+
+    def pages(self) -> Iterator[list[list[Any]]]:
+        with read_limits():
+            result = self.aggregation.rows()
+        if result.is_cut and len(result.rows) >= MAX_GROUPS:
+            raise ToolError(f"There are more than {MAX_GROUPS} groups: narrow the filters or group more coarsely.")
+        self.model.request.mcp.record.rows_read += len(result.rows)
+        self.notes.update(dict.fromkeys(result.unconverted))
+        if result.rows:
+            yield result.cells()
+
+
+def _next_size(size: int, rows: Sequence[Any]) -> int:
+    """Return the place in :data:`SIZES` of the size of the next page, after one with these rows."""
+    weight = len(orjson.dumps(rows[::WEIGHED])) * WEIGHED
+    if weight > HEAVY:
+        return max(0, size - 1)
+    if weight < LIGHT:
+        return min(len(SIZES) - 1, size + 1)
+    return size
+
+
+def _read(file: Any) -> list[Any]:
+    """Return the next keys of the file, [] at its end."""
+    try:
+        found: list[Any] = pickle.load(file)
+    except EOFError:
+        return []
+    return found
+
+
+def _of_keys(keys: Sequence[Any], rows: QuerySet[Any]) -> QuerySet[Any]:
+    return rows.filter(pk__in=keys)

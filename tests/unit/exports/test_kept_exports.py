@@ -1,0 +1,78 @@
+"""Exports as they are kept: whose they are, what becomes of their files, and what ends them."""
+
+import re
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.core.files.storage import storages
+from django.utils import timezone
+
+from mcp_django.exceptions import NotFound
+from mcp_django.exports import kept_exports
+from mcp_django.exports.kept_exports import KeptExport
+from mcp_django.testing import MCPClient
+from tests.factories import make_book, make_superuser
+
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+
+MEMORY = {"BACKEND": "django.core.files.storage.InMemoryStorage"}
+
+
+@pytest.fixture(autouse=True)
+def storage(settings: Any) -> Any:
+    settings.STORAGES = {**settings.STORAGES, "mcp_exports": MEMORY}
+    return storages["mcp_exports"]
+
+
+@pytest.fixture
+def root() -> Any:
+    return make_superuser()
+
+
+def exported(user: Any, **arguments: Any) -> KeptExport:
+    """Export books, and return the export."""
+    told = MCPClient(user).call("export_records", **{"model": "testapp.book", **arguments}).structured
+    found = re.fullmatch(r"export:([0-9a-f]{32})/(.+)", told["uri"])
+    assert found is not None
+    assert found[2] == told["file"]
+    return KeptExport.find(user, "mcp_django", found[1])
+
+
+def test_a_file_is_found_by_its_user_alone(root: Any, storage: Any) -> None:
+    make_book("Dune")
+    kept = exported(root)
+    assert b"Dune" in kept.open().read()
+    assert kept.url == f"http://testserver/mcp/exports/{kept.row.pk}"
+    with pytest.raises(NotFound):
+        KeptExport.find(make_superuser("other"), "mcp_django", kept.row.pk)
+    with pytest.raises(NotFound):
+        KeptExport.find(root, "other", kept.row.pk)
+    with pytest.raises(NotFound):
+        KeptExport.find(root, "mcp_django", kept.row.pk, client_id="another")
+
+
+def test_the_name_of_the_file_has_nothing_of_the_caller(root: Any) -> None:
+    kept = exported(root, filters={"title": "../../etc/passwd"})
+    assert re.fullmatch(r"testapp\.book-\d{4}-\d\d-\d\d\.csv", kept.row.name)
+    assert kept.row.stored == f"mcp_exports/{kept.row.pk}.csv"
+
+
+def test_what_has_expired_is_deleted_with_its_file(root: Any, storage: Any) -> None:
+    kept = exported(root)
+    fresh = exported(root)
+    KeptExport.rows().filter(pk=kept.row.pk).update(expires=timezone.now() - timedelta(seconds=1))
+    with pytest.raises(NotFound):
+        KeptExport.find(root, "mcp_django", kept.row.pk)
+    assert KeptExport.purge() == 1
+    assert not storage.exists(kept.row.stored)
+    assert storage.exists(fresh.row.stored)
+    assert list(KeptExport.rows().values_list("pk", flat=True)) == [fresh.row.pk]
+
+
+def test_of_too_many_the_oldest_goes(root: Any, storage: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(kept_exports, "MOST", 2)
+    oldest = exported(root)
+    others = [exported(root), exported(root)]
+    assert not storage.exists(oldest.row.stored)
+    assert {kept.row.pk for kept in others} == set(KeptExport.rows().values_list("pk", flat=True))
