@@ -135,9 +135,7 @@ class Access:
     def get_model(self, label: Any) -> "ModelAccess":
         """Return the caller's access to a model named as in ``shop.order``, in any case.
 
-        Raises:
-                NotFound: the caller has no access to such a model.
-                CallRefused: the model is switched off.
+        Raises ``NotFound`` if they have no access to such a model, ``CallRefused`` if it is switched off.
         """
         exposure = None
         if isinstance(label, str) and len(label) <= MAX_NAME:
@@ -551,11 +549,8 @@ class ModelAccess:
     def get_row(self, pk: Any, *, lock: bool = False) -> Model:
         """Return the row with this primary key, if the caller has access to it.
 
-        ``lock`` locks the row until the transaction ends.
-
-        Raises:
-                NotFound: the caller has no access to such a row.
-                Unreadable: the row holds a value that cannot be read.
+        ``lock`` locks the row until the transaction ends. Raises ``NotFound`` if they have no access to such a row, and
+        ``Unreadable`` if it holds a value that cannot be read.
         """
         rows = self.exposure.get_queryset(self.request)
         key = self.parse_pk(pk)
