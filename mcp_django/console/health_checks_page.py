@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from itertools import chain
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -22,7 +23,9 @@ from django.conf import settings as django_settings
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError
+from django.db.models import Sum
 from django.http import HttpRequest, HttpResponseBase
+from django.template.defaultfilters import filesizeformat
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
@@ -30,6 +33,7 @@ from oauth2_provider.models import get_access_token_model, get_application_model
 from oauth2_provider.settings import oauth2_settings
 
 from ..conf import settings
+from ..exports.kept_exports import KeptExport
 from ..oauth import client_documents
 from ..oauth.client_documents import takes_documents
 from ..oauth.cors_and_refusals import unrestored_address
@@ -56,6 +60,8 @@ PATIENCE: Final = 4.0
 ONE_ADDRESS: Final = "It is the proxy's address: the limits of refusals and registrations count all clients as one."
 # Maximum number of tokens whose scopes are looked at.
 MAX_TOKENS: Final = 1_000
+# How long after its end an export is still there, if nobody deletes what has expired.
+KEPT_TOO_LONG: Final = timedelta(days=2)
 VERDICTS: Final = ("error", "warning", "info", "ok")
 
 
@@ -144,7 +150,7 @@ class ProjectChecks:
         return all(item.verdict == "ok" for item in _tables())
 
     def parts(self) -> Iterator[CheckResult]:
-        """Check migrations, cache, client documents, tasks and channel layer.
+        """Check migrations, cache, client documents, tasks, exports and channel layer.
 
         What needs the tables is not checked without them.
         """
@@ -158,6 +164,7 @@ class ProjectChecks:
         if has_tables:
             yield from check_rules(known_sites().values())
             yield _of_tasks()
+            yield from _of_exports()
         yield _of_channel_layer()
 
     def models(self) -> Iterator[CheckResult]:
@@ -247,6 +254,26 @@ def _of_tasks() -> CheckResult:
         seen.append(text % {"count": count})
         remedies.append(_("It is ended when its client asks for it, or by manage.py clear_mcp_sessions."))
     return CheckResult(title, "warning" if remedies else "ok", " ".join(seen), " ".join(remedies))
+
+
+def _of_exports() -> Iterator[CheckResult]:
+    """Check the storage of exports, if there is one: whether it gives back what it takes, and whether it is cleaned."""
+    title = _("Exports")
+    if KeptExport.storage() is None:
+        return
+    if cause := KeptExport.look():
+        text = _("The storage does not give back what it takes: %(cause)s.") % {"cause": cause}
+        yield CheckResult(title, "error", text, _('See STORAGES["mcp_exports"].'))
+        return
+    rows = KeptExport.rows()
+    size = rows.aggregate(size=Sum("size"))["size"] or 0
+    seen = _("Files kept: %(count)s (%(size)s). The storage gives back what it takes.")
+    text = seen % {"count": rows.count(), "size": filesizeformat(size)}
+    if late := rows.filter(expires__lt=timezone.now() - KEPT_TOO_LONG).count():
+        text = f"{text} {_('Files that should have been deleted: %(count)s.') % {'count': late}}"
+        yield CheckResult(title, "warning", text, _("Run manage.py clear_mcp_sessions every day."))
+    else:
+        yield CheckResult(title, "ok", text)
 
 
 def _of_channel_layer() -> CheckResult:

@@ -15,6 +15,7 @@ from ..approvals.rule_faults import RuleNames
 from ..conf import settings
 from ..context.request import MCPRequest
 from ..emulation.uploads import Upload
+from ..exports.kept_exports import KeptExport
 from ..operating import switches
 from ..operating.daily_budgets import Budgets
 from ..operating.recorded_calls import RecordedCall
@@ -30,6 +31,7 @@ from ..signin import FactName
 from ..sites import MCPSite, is_open
 from ..tools.base import Tool
 from ..tools.create_upload import CreateUpload
+from ..tools.export_records import ExportRecords
 from ..tools.function_tools import FunctionTool
 from ..tools.model_overview import Overview
 from ..transports.local_client import LocalClient
@@ -255,7 +257,9 @@ def tool_reason(request: MCPRequest, name: str) -> str:
 def forbidden_reason(request: MCPRequest, tool: Tool | None) -> str:
     """Return the reason why the user has no permission for a tool."""
     if isinstance(tool, CreateUpload) and Upload.storage() is None:
-        return _('STORAGES has no "mcp_uploads"')
+        return _('STORAGES has no "%(alias)s"') % {"alias": "mcp_uploads"}
+    if isinstance(tool, ExportRecords) and KeptExport.storage() is None:
+        return _('STORAGES has no "%(alias)s"') % {"alias": "mcp_exports"}
     if tool is not None and not tool.read_only and (reason := _read_only_reason(request)):
         return reason
     if isinstance(tool, FunctionTool):

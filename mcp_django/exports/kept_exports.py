@@ -8,10 +8,12 @@ import logging
 import secrets
 from collections.abc import Mapping
 from datetime import timedelta
+from functools import cached_property
 from typing import IO, Any, ClassVar, Final
 
 import orjson
 from django.core.files import File
+from django.core.files.base import ContentFile
 from django.core.files.storage import Storage, storages
 from django.db import router
 from django.db.models import Q, QuerySet
@@ -24,6 +26,7 @@ from ..exceptions import NotFound
 from ..models import Export
 from ..operating.switches import board
 from ..orm.own_tables import fitting_texts, text_lengths
+from .known_formats import known_formats
 from .questions import Question
 
 logger = logging.getLogger("mcp_django.exports")
@@ -58,6 +61,22 @@ class KeptExport:
         """Return the storage of exports, None where the project has none."""
         return storages[ALIAS] if ALIAS in storages.backends else None
 
+    @classmethod
+    def look(cls) -> str:
+        """Return why the storage does not give back what it takes, "" if it does; nothing is left in it."""
+        storage: Any = cls.storage()
+        content = secrets.token_bytes(DIGITS)
+        try:
+            name = storage.save(f"{FOLDER}/look-{content.hex()[:DIGITS]}", ContentFile(content))
+            try:
+                with storage.open(name, "rb") as file:
+                    is_the_same = file.read() == content
+            finally:
+                storage.delete(name)
+        except Exception as error:
+            return type(error).__name__
+        return "" if is_the_same else "it gives back something else"
+
     @staticmethod
     def rows() -> QuerySet[Export]:
         """Return all rows of exports, from the database for writes: a replica may be late."""
@@ -89,11 +108,14 @@ class KeptExport:
             "name": f"{_safe(model)}-{now:%Y-%m-%d}.{extension}",
             "stored": f"{FOLDER}/{export_id}.{extension}",
         }
+        # What hooks may ask of whoever asks again.
+        caller = {"scopes": sorted(mcp.scopes), "facts": dict(mcp.facts)}
+        kept = {"arguments": question, "caller": caller}
         row = Export(
             id=export_id,
             created=now,
             expires=now + KEPT_FOR,
-            question=_seal(export_id).seal(orjson.dumps(question)),
+            question=_seal(export_id).seal(orjson.dumps(kept)),
             **_fitting(columns),
         )
         row.save(using=cls.rows().db, force_insert=True)
@@ -146,11 +168,36 @@ class KeptExport:
         return f"{resource.rstrip('/')}/{self.PURPOSE}/{self.row.pk}" if "://" in resource else None
 
     @property
-    def question(self) -> dict[str, Any] | None:
-        """The arguments of the call, None if the ``SECRET_KEY`` that they need is gone."""
+    def mime_type(self) -> str:
+        """The MIME type of the file."""
+        kind = known_formats().get(self.row.format)
+        return "application/octet-stream" if kind is None else kind.mime_type
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the file is text in UTF-8."""
+        return self.row.format in ("csv", "jsonl")
+
+    @cached_property
+    def _sealed(self) -> dict[str, Any]:
         data = _seal(self.row.pk).open(bytes(self.row.question))
-        found: dict[str, Any] | None = None if data is None else orjson.loads(data)
+        if data is None:
+            # The SECRET_KEY is gone that it needs.
+            raise NotFound
+        found: dict[str, Any] = orjson.loads(data)
         return found
+
+    @property
+    def question(self) -> dict[str, Any]:
+        """The arguments of the call; raises ``NotFound`` if they can no longer be opened."""
+        arguments: dict[str, Any] = self._sealed["arguments"]
+        return arguments
+
+    @property
+    def caller(self) -> dict[str, Any]:
+        """The ``scopes`` and ``facts`` of the call, raises ``NotFound`` if they can no longer be opened."""
+        caller: dict[str, Any] = self._sealed["caller"]
+        return caller
 
     def check(self, request: MCPRequest) -> None:
         """Read the question again for a request of its user, by today's rights and switches.
@@ -159,8 +206,6 @@ class KeptExport:
         because a column is hidden from them, or by a switch.
         """
         given = self.question
-        if given is None:
-            raise NotFound
         mcp = request.mcp
         if mcp.off is None:
             mcp.off = board.current()
@@ -201,28 +246,33 @@ class KeptExport:
         for name, value in changed.items():
             setattr(self.row, name, value)
 
-    def delete(self) -> None:
-        """Delete the file and then the row, which stays if the storage fails: a later try finds the file by it."""
+    def delete(self) -> bool:
+        """Delete the file and then the row; return False if the storage fails.
+
+        The row then stays: a later try finds the file by it.
+        """
         storage = self.storage()
         if storage is not None:
             try:
                 storage.delete(self.row.stored)
             except Exception as error:
                 logger.warning("The file of the export %s could not be deleted: %s", self.row.pk, error)
-                return
+                return False
         self.rows().filter(pk=self.row.pk).delete()
+        return True
 
     @classmethod
-    def purge(cls) -> int:
-        """Delete the exports that have expired, also those that no worker has finished, and return how many."""
+    def purge(cls, *, every: bool = False) -> int:
+        """Delete the exports that have expired, also those that no worker has finished, or every one; return how many.
+
+        A worker that is writing one then finds that it is gone, and leaves no file.
+        """
         last = ""
         deleted = 0
-        expired = cls.rows().filter(expires__lte=timezone.now()).order_by("pk")
-        while batch := list(expired.filter(pk__gt=last)[:DELETED_AT_ONCE]):
+        found = cls.rows() if every else cls.rows().filter(expires__lte=timezone.now())
+        while batch := list(found.order_by("pk").filter(pk__gt=last)[:DELETED_AT_ONCE]):
             last = batch[-1].pk
-            for row in batch:
-                cls(row).delete()
-            deleted += len(batch)
+            deleted += sum(cls(row).delete() for row in batch)
         return deleted
 
 

@@ -160,8 +160,9 @@ class PageMixin:
                     response.render()
             except DatabaseError as error:
                 response = _unavailable(error)
-        response["Content-Security-Policy"] = content_security_policy()
-        response["Referrer-Policy"] = "same-origin"
+        # A file has stricter ones.
+        response.setdefault("Content-Security-Policy", content_security_policy())
+        response.setdefault("Referrer-Policy", "same-origin")
         return response
 
     def render_to_response(self, context: dict[str, Any], **kwargs: Any) -> HttpResponse:

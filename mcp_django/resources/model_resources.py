@@ -98,10 +98,13 @@ class Resources:
     def find(self, uri: str) -> "ModelResource | OwnText":
         """Find the model resource of a URI that the caller may view; its row or file is read later.
 
-        Explanatory texts and files made by actions are found too.
+        Explanatory texts, exports and files made by actions are found too.
         """
         if OwnText.is_at(uri):
-            return OwnText.at(self.request, uri)
+            try:
+                return OwnText.at(self.request, uri)
+            except ToolError as error:
+                raise InvalidParams(error.message) from None
         address = ParsedURI.read(uri)
         if address.label != address.label.lower():
             raise NotFound

@@ -1,12 +1,14 @@
-"""Resources that ``get_record`` returns too: the guide on how to ask, and the files that actions made."""
+"""Resources that ``get_record`` returns too: the guide on how to ask, exports, and the files that actions made."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, TypeGuard
 
+from ..conf import settings
 from ..context.request import MCPRequest
 from ..emulation.downloads import Download
-from ..exceptions import NotFound
+from ..exceptions import NotFound, ToolError
+from ..exports.kept_exports import KeptExport
 from ..orm.access import access_of
 from ..protocol.content import EmbeddedResource
 
@@ -68,7 +70,7 @@ aggregate_records {"model": "shop.orderline", "aggregates": ["sum:quantity"], "g
 
 @dataclass(frozen=True, slots=True)
 class OwnText:
-    """What stands at a URI of no model: an explanatory text, or a file made by an action."""
+    """What stands at a URI of no model: an explanatory text, an export, or a file made by an action."""
 
     found: EmbeddedResource
     cache_hints: Mapping[str, Any] = field(default_factory=dict)
@@ -84,12 +86,15 @@ class OwnText:
 
     @staticmethod
     def is_at(uri: Any) -> TypeGuard[str]:
-        """Return whether this is the URI of the guide, or of a file that an action made."""
-        return isinstance(uri, str) and (uri == URI or uri.startswith(Download.SCHEME))
+        """Return whether this is the URI of the guide, of an export, or of a file that an action made."""
+        return isinstance(uri, str) and (uri == URI or uri.startswith((Download.SCHEME, KeptExport.SCHEME)))
 
     @classmethod
     def at(cls, request: MCPRequest, uri: str) -> "OwnText":
-        """Return what is at a URI for which :meth:`is_at` is true. Raises ``NotFound`` if the caller cannot see it."""
+        """Return what is at a URI for which :meth:`is_at` is true. Raises ``NotFound`` if the caller cannot see it, and
+        ``ToolError`` if it is too long."""
+        if uri.startswith(KeptExport.SCHEME):
+            return cls(_exported(request, uri))
         if uri != URI:
             return cls(Download.kept(request, uri))
         if not access_of(request).may_any("view"):
@@ -99,3 +104,21 @@ class OwnText:
     def read(self) -> list[dict[str, Any]]:
         """Return the contents."""
         return [self.found.contents()]
+
+
+def _exported(request: MCPRequest, uri: str) -> EmbeddedResource:
+    try:
+        kept = KeptExport.of_uri(request, uri)
+    except ToolError:
+        # The caller could not ask for it now.
+        raise NotFound from None
+    most = settings.MAX_FILE_BYTES
+    size = kept.row.size
+    if size > most:
+        where = f" The user can open it in a browser: {kept.url}" if kept.url is not None else ""
+        raise ToolError(f"The file is too long: {size} bytes, of which at most {most} can be read.{where}")
+    with kept.open() as file:
+        data = file.read()
+    # A text has no byte order mark: its encoding is known.
+    body = data.decode("utf-8-sig") if kept.is_text else data
+    return EmbeddedResource(uri, body, kept.mime_type)

@@ -63,7 +63,9 @@ def configure(where: str, source: str) -> list[str]:
 def call(where: str, params: dict[str, Any]) -> list[str]:
     """Make the call and return why it failed."""
     client = MCPClient(get_user_model().objects.get(username="ada"))
-    result = client.call(params["name"], **params["arguments"])
+    memory = {"BACKEND": "django.core.files.storage.InMemoryStorage"}
+    with override_settings(STORAGES={**settings.STORAGES, "mcp_exports": memory}):
+        result = client.call(params["name"], **params["arguments"])
     rows = (result.structured or {}).get("rows")
     return [] if rows and not result.is_error else [f"{where}: {result.text}"]
 

@@ -1,4 +1,4 @@
-"""``manage.py mcp_erase_changes``: erase the values of one record from what was kept of changes and tasks."""
+"""``manage.py mcp_erase_changes``: erase the values of one record from what was kept of changes, tasks and exports."""
 
 import json
 from typing import Any
@@ -8,14 +8,22 @@ from django.core.management.base import CommandError, CommandParser
 from django.db.models import Model
 
 from ...differences.erased_values import Erasure
+from ...exports.kept_exports import KeptExport
 from ...tasks.erased_tasks import TaskErasure
 from ..command_arguments import TableCommand, find_model
 
 
 class Command(TableCommand):
-    """Erase the contents of all changes that touch one record, also of one that was deleted, and the tasks about it."""
+    """Erase the contents of all changes that touch one record, also of one that was deleted; delete the tasks about it,
+    and all exports.
 
-    help = "Erases the values of one record from what was kept of changes, which can then not be taken back, and tasks."
+    An export may hold the record in any of a million rows, and by any path, so none is looked into.
+    """
+
+    help = (
+        "Erases the values of one record from what was kept of changes, which can then not be taken back, and tasks, "
+        "and deletes all exports."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("model", help="the record's model, such as shop.customer")
@@ -37,11 +45,19 @@ class Command(TableCommand):
         if dry_run:
             self.stdout.write(f"Would erase the contents of {len(list(erasure.found()))} changes.")
             number = len(list(tasks.found()))
+            exports = KeptExport.rows().count()
         else:
             self.stdout.write(f"Erased the contents of {erasure.run()} changes. They can no longer be taken back.")
             number = tasks.run()
+            exports = KeptExport.purge(every=True)
         if number:
             self.stdout.write(f"{'Would delete' if dry_run else 'Deleted'} {number} tasks with their results.")
+        if exports:
+            self.stdout.write(
+                f"{'Would delete' if dry_run else 'Deleted'} {exports} exports, which may hold the record."
+            )
+        if not dry_run and (left := KeptExport.rows().count()):
+            self.stderr.write(f"{left} exports could not be deleted: see the log, mend their storage, and repeat this.")
         if erasure.unopened:
             self.stderr.write(
                 f"{erasure.unopened} changes could not be looked into: they were sealed with a SECRET_KEY that is not "

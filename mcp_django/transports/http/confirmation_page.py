@@ -5,28 +5,24 @@ It takes nothing but the session of the very user whose call it is: a request wi
 
 from typing import Any, Final
 
-from django.contrib.auth import get_user
 from django.contrib.auth.decorators import login_not_required
-from django.contrib.auth.mixins import LoginRequiredMixin
-from django.contrib.auth.models import AnonymousUser
 from django.db import connections, router, transaction
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.urls import URLPattern, re_path
 from django.utils import timezone
 from django.utils.decorators import method_decorator
 from django.utils.translation import gettext
-from django.views.generic import TemplateView
 
 from ...context.untrusted_text import plain
 from ...differences.difference_tables import ShownCall
 from ...differences.kept_changes import KeptChange
 from ...models import Change
-from ...oauth.page_frame import PageMixin
 from ...oauth.recent_sign_ins import RecentSignIn
 from ...oauth.resource_urls import resource_url, same_resource
 from ...server.kept_calls import KeptCallExecutor
 from ...server.person_requests import PAGE
 from ...sites import MCPSite
+from .session_page import SessionPage
 
 State = Change.State
 SAID_NO: Final = "The user has said no."
@@ -42,19 +38,10 @@ def confirmation_urls(site: MCPSite) -> list[URLPattern]:
 
 
 @method_decorator(login_not_required, name="dispatch")
-class ConfirmationView(PageMixin, LoginRequiredMixin, TemplateView):
+class ConfirmationView(SessionPage):
     """The page of one request for a person's yes: what the call would do, Yes and No, and how it ended."""
 
     template_name = "mcp_django/confirm.html"
-    site: Any = None
-
-    def setup(self, request: HttpRequest, *args: Any, **kwargs: Any) -> None:
-        """Take the user of the session, whatever middleware has made of other credentials."""
-        super().setup(request, *args, **kwargs)
-        is_bearer = request.META.get("HTTP_AUTHORIZATION", "").strip().lower().startswith("bearer")
-        request.user = AnonymousUser()
-        if not is_bearer and hasattr(request, "session"):
-            request.user = get_user(request)
 
     def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         """Show the call, or how it ended."""

@@ -25,6 +25,7 @@ from ..server_card import card
 from . import http_with_sse
 from .asgi_consumer import LARGE, WRITE_TIMEOUT, cut_off
 from .confirmation_page import confirmation_urls
+from .export_page import export_urls
 from .file_links import file_urls
 from .http_exchange import DJANGOS_REQUEST, Response
 from .stream_registry import registry
@@ -33,7 +34,7 @@ from .streamable_http import StreamableExchange, as_application
 
 def url_patterns(site: MCPSite, *, sse: bool = False) -> list[URLPattern]:
     """Return the URL patterns of an endpoint, or of HTTP with SSE, relative to the mount."""
-    more = [*file_urls(site), *confirmation_urls(site)]
+    more = [*file_urls(site), *confirmation_urls(site), *export_urls(site)]
     if sse:
         return [re_path(r"^(?:/messages|/)?$", sse_endpoint(site), name="sse"), *more]  # type: ignore[arg-type]
     return [

@@ -259,12 +259,13 @@ def _give(original: HttpRequest, request: MCPRequest, about: tuple[str, ...]) ->
     response = FileResponse(stream, as_attachment=True, filename=name, content_type=row_file.type)
     if isinstance(original, ASGIRequest):
         # With a synchronous iterator, Django would read the whole file before sending any of it.
-        response.streaming_content = _chunks(stream)
+        response.streaming_content = in_chunks(stream)
     # GZipMiddleware would remove Content-Length.
     response["Content-Encoding"] = "identity"
     return response
 
 
-async def _chunks(stream: Any) -> AsyncIterator[bytes]:
+async def in_chunks(stream: Any) -> AsyncIterator[bytes]:
+    """Yield an open file piece by piece, read in threads; it is not closed."""
     while data := await sync_to_async(stream.read, thread_sensitive=False)(CHUNK):
         yield data
