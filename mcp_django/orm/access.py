@@ -586,14 +586,14 @@ class Link:
         """Whether a row can have several related rows."""
         return bool(self.field.many_to_many or self.field.one_to_many)
 
-    def rows(self) -> QuerySet[Any]:
-        """Return the accessible rows related to the row of the outer query."""
+    def rows(self, through: Sequence[str] = ()) -> QuerySet[Any]:
+        """Return the accessible rows related to the row of the outer query, or to the one that ``through`` leads to."""
         rows = self.exposure.model._base_manager.order_by()
         if self.field.many_to_many:
-            rows = rows.filter(pk__in=self._keys_linked_to(OuterRef(OuterRef("pk"))))
+            rows = rows.filter(pk__in=self._keys_linked_to(OuterRef(OuterRef("__".join([*through, "pk"])))))
         else:
             theirs, ours = self._columns()
-            rows = rows.filter(**{theirs: OuterRef(ours)})
+            rows = rows.filter(**{theirs: OuterRef("__".join([*through, ours]))})
         if self.related.sees_every_row:
             return rows
         return rows.filter(among(self.exposure.get_queryset(self.related.request)))

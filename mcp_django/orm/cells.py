@@ -13,8 +13,10 @@ from django.core.exceptions import ObjectDoesNotExist
 from ..exposures.model_exposure import ModelExposure
 from ..schema.secrets import clean_text
 from .access import ModelAccess
+from .aggregates.measures import rounded
 from .column_values import as_written, field_renderer, pk_text, render, render_columns, texts, trimmed
 from .columns import (
+    AverageColumn,
     Column,
     ComputedColumn,
     FieldColumn,
@@ -138,6 +140,16 @@ def path_reader(path: str) -> Callable[[Any], Any]:
         return row
 
     return follow
+
+
+class AverageCell(Cell):
+    """The average of a column of related rows, as an aggregate shows it."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def renderer_of(column: Column, limit: int | None) -> Renderer | None:
+        return lambda value: render(rounded(value))
 
 
 class ReplacedCell(Cell):
@@ -334,6 +346,7 @@ class SerializedCell(MadeCell):
 # The class of cells for each class of columns.
 CELLS: Final[Mapping[type[Column], type[Cell]]] = {
     FieldColumn: Cell,
+    AverageColumn: AverageCell,
     RelationColumn: RelationCell,
     ManyColumn: ManyCell,
     ReverseColumn: ReverseCell,

@@ -25,7 +25,8 @@ from .columns import Column, ComputedColumn
 from .computed_columns import Reading, order_source, parts_of
 from .fields import kind_of, resolve_path, stored_field
 from .hidden_parts import can_hide_parts
-from .path import Path, guarded_name, guarded_values, guards_on
+from .path import Path, guarded_name, guarded_paths, guards_on
+from .related_values import RelatedValue
 from .shown_texts import Beginning, Sorted, as_shown
 
 
@@ -476,13 +477,16 @@ def _readable_key(model: ModelAccess, text: str) -> OrderKey | None:
         if own.is_plain:
             return _own_key(exposure.model, own.name)
         return None
+    value = RelatedValue.read(model, text)
+    if value is not None:
+        return OrderKey(value.column.path, value.field, False, value.is_nullable, None, value.expression)
     column = Path.read(model, text).shown_column
     key = _own_key(exposure.model, column.name) if column is not None else None
     if column is None or key is None or not column.is_guarded:
         return key
     # Values that the caller may not see sort as NULL, as they are shown.
-    value = guarded_values(model, [column])[column.path]
-    return OrderKey(column.path, column.field, False, True, None, value)
+    expression = guarded_paths(model, [column])[column.path]
+    return OrderKey(column.path, column.field, False, True, None, expression)
 
 
 def _declared_key(model: ModelAccess, text: str) -> OrderKey | None:

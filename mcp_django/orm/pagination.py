@@ -38,7 +38,8 @@ from .conditions import Applied, Condition, Filter, filtered, plannable_params, 
 from .fields import resolve_path
 from .named_filters import Narrowed
 from .ordering import Orderings, OrderKey
-from .path import GUARDED, guarded_values
+from .path import GUARDED
+from .related_values import guarded_values
 from .search import TextSearch
 
 CURSOR_ERROR: Final = (
@@ -177,7 +178,7 @@ class PageQuery:
     The sort values are those of :attr:`key_names`, as stored: see :class:`~mcp_django.orm.compiled_queries.AsStored`.
     ``text_limit`` is the number of characters at which texts are cut, None for no limit. ``moment`` is the time from
     which relative dates in the conditions are counted, the same for all pages; None without such dates. ``guarded`` has
-    the expressions of :func:`~mcp_django.orm.path.guarded_values`, by path.
+    the expressions of :func:`~mcp_django.orm.related_values.guarded_values`, by path.
 
     Arguments named ``params`` are the values of :meth:`compiled_key`, or slots in their place.
     """

@@ -108,7 +108,7 @@ class Path:
     def shown_column(self) -> Column | None:
         """The column that this path leads to through relations, as a page shows it; None for no such column.
 
-        If the path may lead through hidden rows, the column's ``path`` is a name in :func:`guarded_values`.
+        If the path may lead through hidden rows, the column's ``path`` is a name in :func:`guarded_paths`.
         """
         column = self.column if self.hops else None
         if column is None or not column.is_countable() or column.is_file():
@@ -202,10 +202,12 @@ def guarded_name(path: str) -> str:
     return f"{GUARDED}{blake2b(path.encode(), digest_size=8).hexdigest()}"
 
 
-def guarded_values(model: ModelAccess, columns: Sequence[Column]) -> Mapping[str, Any]:
+def guarded_paths(model: ModelAccess, columns: Sequence[Column]) -> Mapping[str, Any]:
     """Return the expressions of paths to columns that are NULL behind rows which the caller may not see."""
     paths = {
-        item.path: Path(model, [*item.through, item.name.rpartition("__")[2]]) for item in columns if item.is_guarded
+        item.path: Path(model, [*item.through, item.name.rpartition("__")[2]])
+        for item in columns
+        if item.is_guarded and not item.is_of_list
     }
     return {name: path.value(column).expression for name, path in paths.items() if (column := path.column) is not None}
 

@@ -20,7 +20,8 @@ from .filter_parser import FilterReader
 from .nearest_names import Misnamed, letters
 from .ordering import Orderings, OrderKey, total_order
 from .pagination import PageQuery
-from .path import Path, guarded_values
+from .path import Path
+from .related_values import RelatedNames, RelatedValue, guarded_values
 from .relative_dates import local_now, seen_from
 from .search import TextSearch
 from .suggestions import (
@@ -89,7 +90,11 @@ class RowArguments:
         return tuple(dict.fromkeys(found))
 
     def _column(self, text: str) -> Column | None:
-        return self.model.column_named(text) or Path.read(self.model, text).shown_column
+        column = self.model.column_named(text) or Path.read(self.model, text).shown_column
+        if column is not None:
+            return column
+        value = RelatedValue.read(self.model, text)
+        return value.column if value is not None else None
 
     def _no_field(self, text: str) -> ToolError:
         exposure = self.exposure
@@ -97,14 +102,15 @@ class RowArguments:
         if text in ("*", "all"):
             hint = f"{message} Without fields, a page has the columns of the list."
             return ToolError(hint, repair=without_argument("fields"))
+        meant = RelatedNames(self.model).meant(text)
+        if meant:
+            return Misnamed(message, text, meant, lambda right: with_field(text, right, ["fields"]), of=None)
         if "(" in text:
-            return ToolError(f"{message} Totals and counts: aggregate_records.")
+            return ToolError(f"{message} Totals and counts of all rows: aggregate_records.")
         link = self.model.link(text.replace(".", "__").partition("__")[0])
         if link is not None and link.to_many:
-            several = (
-                f"{link.name} leads to several rows: query {link.exposure.label} itself, or get_record with related."
-            )
-            return ToolError(f"{message} {several}")
+            ways = ", ".join(RelatedNames.some_of(link))
+            return ToolError(f"{message} {link.name} leads to several rows: {ways}, or get_record with related.")
 
         def near() -> list[str]:
             # The end may be a lookup: then the field before it is meant.
