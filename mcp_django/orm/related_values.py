@@ -98,7 +98,7 @@ class RelatedValue:
     @property
     def column(self) -> Column:
         """The value as a column of a page, whose ``path`` is its name in the query."""
-        kind: type[Column] = AverageColumn if self.function == "avg" else FieldColumn
+        kind: Any = AverageColumn if self.function == "avg" else FieldColumn
         if self.target is not None and self.target.column.is_foreign_key:
             kind = RelationColumn
         return _column(kind, self.name, self.field, (*self.path.hops, self.path.last))
