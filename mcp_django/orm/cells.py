@@ -16,7 +16,6 @@ from .access import ModelAccess
 from .aggregates.measures import rounded
 from .column_values import as_written, field_renderer, pk_text, render, render_columns, texts, trimmed
 from .columns import (
-    AverageColumn,
     Column,
     ComputedColumn,
     FieldColumn,
@@ -29,6 +28,7 @@ from .columns import (
 from .labels import MAX_LABEL, MAX_RELATED, generic_paths, generic_values, labels_for, labels_of, linked_values
 from .pagination import key_names
 from .prefetch import each_row, learn
+from .related_values import AverageColumn
 from .serializer_columns import represented
 from .undecodable_values import UNDECODABLE, is_undecodable
 from .uris import Address

@@ -31,8 +31,7 @@ class Column:
     ``field`` is the model's field, where there is one, and ``path`` what it is called in queries. ``is_plain`` says
     that a filter on the name compares the value that the caller reads, and ``is_replaced`` that an attribute of the
     project gives the value, although there is a database column. ``through`` are the relations that lead to a column of
-    a related row, which ``is_guarded`` if it is null where the caller may not see that row. ``is_of_list`` says that
-    the database makes the value of a list of related rows.
+    a related row, which ``is_guarded`` if it is null where the caller may not see that row.
     """
 
     name: str
@@ -42,7 +41,6 @@ class Column:
     is_replaced: bool = False
     through: tuple[str, ...] = ()
     is_guarded: bool = False
-    is_of_list: bool = False
 
     # What a class of columns is called where a model is described.
     kind: ClassVar[str]
@@ -134,12 +132,6 @@ class FieldColumn(Column):
 
     def is_file(self) -> bool:
         return self.is_plain and kind_of(self.field).word in ("file", "image")
-
-
-class AverageColumn(FieldColumn):
-    """The average of a column of related rows."""
-
-    __slots__ = ()
 
 
 class RelationColumn(Column):

@@ -205,9 +205,7 @@ def guarded_name(path: str) -> str:
 def guarded_paths(model: ModelAccess, columns: Sequence[Column]) -> Mapping[str, Any]:
     """Return the expressions of paths to columns that are NULL behind rows which the caller may not see."""
     paths = {
-        item.path: Path(model, [*item.through, item.name.rpartition("__")[2]])
-        for item in columns
-        if item.is_guarded and not item.is_of_list
+        item.path: Path(model, [*item.through, item.name.rpartition("__")[2]]) for item in columns if item.is_guarded
     }
     return {name: path.value(column).expression for name, path in paths.items() if (column := path.column) is not None}
 

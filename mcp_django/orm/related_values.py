@@ -18,7 +18,7 @@ from django.db.models.lookups import IsNull
 from .access import MAX_NAME, Link, ModelAccess
 from .aggregates.functions import EDGES, FUNCTIONS
 from .arithmetic import INTEGER
-from .columns import AverageColumn, Column, FieldColumn, RelationColumn
+from .columns import Column, FieldColumn, RelationColumn
 from .fields import stored_field
 from .path import NoField, Path, Target, guarded_name, guarded_paths, target_of
 
@@ -26,6 +26,12 @@ from .path import NoField, Path, Target, guarded_name, guarded_paths, target_of
 WORDS: Final = ("count", "sum", "avg", "min", "max", *EDGES)
 # Stands between the column of the first or last row and the column that says which row this is.
 BY: Final = "by"
+
+
+class AverageColumn(FieldColumn):
+    """The average of a column of related rows."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,13 +203,14 @@ def guarded_values(model: ModelAccess, columns: Sequence[Column]) -> Mapping[str
 
 def _values_of_lists(model: ModelAccess, columns: Sequence[Column]) -> Iterator[tuple[str, Any]]:
     for column in columns:
-        if column.is_of_list and (value := RelatedValue.read(model, column.name)) is not None:
+        value = RelatedValue.read(model, column.name) if column.is_guarded else None
+        if value is not None:
             yield column.path, value.expression
 
 
 @lru_cache(maxsize=4096)
 def _column(kind: Any, name: str, field: Any, through: tuple[str, ...]) -> Column:
-    found: Column = kind(name, guarded_name(f"list {name}"), field, through=through, is_guarded=True, is_of_list=True)
+    found: Column = kind(name, guarded_name(f"list {name}"), field, through=through, is_guarded=True)
     return found
 
 
