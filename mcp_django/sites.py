@@ -293,7 +293,7 @@ class MCPSite:
 
     def _forget(self) -> None:
         self.__dict__.pop("_exposures", None)
-        self.__dict__.pop("declares_tasks", None)
+        self.__dict__.pop("_project_declares_tasks", None)
         self._labels = None
         if "_action_tools" in self.__dict__:
             self._action_tools.clear()
@@ -305,7 +305,7 @@ class MCPSite:
             raise AlreadyRegistered(f"A tool named {tool.name!r} is already registered with {self.name!r}.")
         # Replace the object: other threads may be iterating over it.
         self._tools = Declared(self._tools, {tool.name: tool})
-        self.__dict__.pop("declares_tasks", None)
+        self.__dict__.pop("_project_declares_tasks", None)
 
     def add_chatgpt_tools(self) -> None:
         """Register with the site ``search`` and ``fetch``, which ChatGPT's connectors and deep research look for."""
@@ -351,7 +351,7 @@ class MCPSite:
             self.__dict__.pop("_own_tools", None)
         else:
             self._tools = self._without(self._tools, name, "tool")
-            self.__dict__.pop("declares_tasks", None)
+            self.__dict__.pop("_project_declares_tasks", None)
 
     def remove_prompt(self, name: str) -> None:
         """Remove a prompt from the site. Raises ``NotRegistered``."""
@@ -452,14 +452,20 @@ class MCPSite:
                     return found
         return [*found, *self._action_tools.listed(actions)]
 
-    @cached_property
+    @property
     def declares_tasks(self) -> bool:
-        """Whether a function tool or an action of the site is declared to go on as a task, whoever can use it."""
+        """Whether a tool or an action of the site is declared to go on as a task, whoever can use it."""
+        export = self._own_tools.get("export_records")
+        return self._project_declares_tasks or (export is not None and export.task is not None)
+
+    @cached_property
+    def _project_declares_tasks(self) -> bool:
         return any(tool.task is not None for tool in self._tools.values()) or self._action_tools.declare_tasks()
 
     def makes_tasks(self, request: MCPRequest) -> bool:
         """Return whether one of the caller's tools is declared to go on as a task."""
-        declared = [tool for tool in self._tools.values() if tool.task is not None]
+        tools = (*self._own_tools.values(), *self._tools.values())
+        declared = [tool for tool in tools if tool.task is not None]
         if any(self.get_tool(request, tool.name) is not None for tool in self._admitted(request, declared)):
             return True
         return bool(self._admitted(request, self._action_tools.becoming_tasks(request)))

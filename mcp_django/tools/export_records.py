@@ -61,6 +61,11 @@ class ExportRecords(RecordTool):
     # Two calls make two files.
     idempotent = False
 
+    @property
+    def task(self) -> TaskOptions | None:  # type: ignore[override]
+        """How a call goes on as a task: like any other, where there is a storage for exports."""
+        return None if KeptExport.storage() is None else TaskOptions()
+
     def has_permission(self, request: MCPRequest) -> bool:
         """Return whether there is a storage for exports, and the caller may export some model."""
         if KeptExport.storage() is None or not KeptChange.owner_of(request.user):
@@ -81,7 +86,7 @@ class ExportRecords(RecordTool):
         run = ExportRun(request, question, name, min(SHOWN, settings.MAX_PAGE_SIZE))
         total = question.total()
         run.check_size()
-        request.mcp.begin_work(TaskOptions() if total is None else None)
+        request.mcp.begin_work(self.task if total is None else None)
         return self._told(run, run.run(total))
 
     def _told(self, run: ExportRun, kept: KeptExport) -> ToolResult:

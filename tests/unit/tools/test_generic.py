@@ -10,7 +10,7 @@ def get_record(request) -> str:
 
 
 def test_the_site_knows_the_names_without_the_tools():
-    assert (*ToolSet.GENERIC.new(), *ToolSet.UPLOADS.new()) == OWN_NAMES
+    assert (*ToolSet.GENERIC.new(), *ToolSet.UPLOADS.new(), *ToolSet.EXPORTS.new()) == OWN_NAMES
 
 
 def test_a_function_cannot_take_the_name_of_a_generic_tool_until_that_is_taken_off():
