@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from . import depth, endurance, holding, load, mysql, report, setup
+from . import depth, endurance, exporting, holding, load, mysql, report, setup
 from .calls import LEGACY, MODERN, Call, checker
 from .counting import HEADER
 from .servers import CONTENDERS, STREAM_CONTENDERS, Contender, Server, cores, running
@@ -25,7 +25,7 @@ WARM_UP_PART = 0.25
 BEYOND = 200
 TOKENS = "tokens"
 # All that can be measured.
-NAMES = (*CALL_NAMES, *holding.SCENARIOS, endurance.NAME, depth.NAME, setup.NAME, TOKENS)
+NAMES = (*CALL_NAMES, *holding.SCENARIOS, endurance.NAME, depth.NAME, setup.NAME, exporting.NAME, TOKENS)
 # The one whose memory and deep pages are measured.
 OURS = CONTENDERS[0]
 # The call that is made beside streams.
@@ -243,6 +243,13 @@ class Harness:
         say(f"Starting a project {self.options.starts} times, without the app and with it ...")
         return setup.measure(self.options.starts)
 
+    def exports(self) -> dict[str, Any]:
+        """Measure what files of all rows of the long table cost."""
+        if exporting.NAME not in self.chosen or OURS not in self.contenders:
+            return {}
+        say(f"Writing files of {self.options.events:,} rows ...")
+        return exporting.measure(self.database, self.options.events)
+
     async def streams(self) -> dict[str, Any]:
         """Measure what open streams cost."""
         if not self.scenarios:
@@ -261,6 +268,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         harness = Harness(options, database, *prepare(database, options))
         result = asyncio.run(harness.run())
         result["setup"] = harness.setup()
+        result["exports"] = harness.exports()
         result["tokens"] = count_tokens() if TOKENS in harness.chosen else []
     options.json.parent.mkdir(parents=True, exist_ok=True)
     options.json.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n")

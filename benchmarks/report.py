@@ -11,6 +11,7 @@ from typing import Any
 from .calls import Call
 from .depth import ORDERS as LONG_ORDERS
 from .endurance import memory_lines
+from .exporting import export_lines
 from .servers import CONTENDERS, load_average
 from .setup import setup_lines
 from .streamreport import stream_lines, stream_targets
@@ -253,6 +254,7 @@ def table(calls: Sequence[Call], result: Mapping[str, Any]) -> str:
     lines += stream_lines(result["streams"], result["stream_targets"])
     lines += memory_lines(result["worker_memory"])
     lines += setup_lines(result.get("setup", {}))
+    lines += export_lines(result.get("exports", {}))
     lines += token_lines(result.get("tokens", ()))
     lines += ["", *(f"not measured: {name}: {why}" for name, why in result["skipped"].items())]
     return "\n".join(lines).rstrip()

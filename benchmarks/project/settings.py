@@ -5,6 +5,7 @@ puts Django's default middleware in front, and `BENCH_CALL_LOG=off` keeps no log
 """
 
 import os
+from typing import Any
 
 from example_project.databases import database_from
 from mcp_django.oauth.toolkit_settings import provider_settings
@@ -60,6 +61,17 @@ DATABASES = {"default": database_from(os.environ.get("BENCH_DATABASE", ":memory:
 # These are made as their models are now: the migrations of the toolkit take longer than the rows.
 MIGRATION_MODULES = dict.fromkeys(["admin", "auth", "contenttypes", "oauth2_provider", "sessions"])
 CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
+
+# Where `benchmarks/exporting.py` has files written.
+STORAGES: dict[str, Any] = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
+}
+if exports := os.environ.get("BENCH_EXPORTS"):
+    STORAGES["mcp_exports"] = {
+        "BACKEND": "django.core.files.storage.FileSystemStorage",
+        "OPTIONS": {"location": exports},
+    }
 
 TIME_ZONE = "UTC"
 USE_TZ = True

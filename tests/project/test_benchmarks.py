@@ -103,6 +103,9 @@ def test_every_call_is_measured_and_compared(tmp_path: Path) -> None:
     assert "a worker after 15 pages, and after 50 more" in table
     assert set(document["setup"]["over"]) == {"with", "declared", "serving"}
     assert "django.setup(), 1 starts each; over a project without the app" in table
+    files = document["exports"]["kinds"]
+    assert set(files) == {"plain", "csv", "sorted", "jsonl", "xlsx"}
+    assert {cost["rows"] for cost in files.values()} == {300}
     assert list(document["skipped"]) == ["long_pages"]
     assert "not measured: long_pages: PostgreSQL does not answer at 127.0.0.1:9" in table
 

@@ -3,20 +3,15 @@
 from typing import Any
 
 import pytest
-from django.db import connection
-from django.test.utils import CaptureQueriesContext
 
 from mcp_django import site as default_site
-from mcp_django.exceptions import NotFound, NotPermitted, ToolError
 from mcp_django.exports import questions
-from mcp_django.exports.questions import FileColumn, Question
+from mcp_django.exports.questions import Question
 from mcp_django.orm.access import access_of
 from mcp_django.orm.tool_arguments import Arguments
-from mcp_django.tools.aggregate_records import AggregateRecords
 from mcp_django.tools.query_records import QueryRecords
-from tests.factories import make_author, make_book, make_superuser, make_user
+from tests.factories import make_superuser
 from tests.library import MODELS, make_library, site_with
-from tests.testapp.models import Author, Book
 from tests.tool_calls import call, request_of
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
