@@ -2,6 +2,7 @@ import socket
 import uuid
 from datetime import timedelta
 from html import unescape
+from unittest.mock import Mock
 
 import pytest
 from django.contrib.sessions.models import Session
@@ -11,8 +12,10 @@ from oauth2_provider.models import get_access_token_model, get_application_model
 from mcp_django.console import health_checks_page
 from mcp_django.console.check_results import CheckResult
 from mcp_django.console.health_checks_page import reached
-from mcp_django.models import CallEntry
+from mcp_django.models import CallEntry, Export
 from mcp_django.oauth import provider_settings
+from tests.exporting import export_of, with_storage
+from tests.factories import make_superuser
 from tests.making_tasks import MINUTE, SECOND, make_task, running
 from tests.unit.console.conftest import url
 from tests.unit.console.test_doctor import server as server
@@ -257,3 +260,18 @@ def test_tasks_that_no_worker_takes_or_that_lost_theirs_are_told(admin, settings
     assert "1 task has lost its worker." in result.seen
     assert "Start the workers" in result.remedy
     assert "clear_mcp_sessions" in result.remedy
+
+
+def test_the_storage_of_exports_is_tried_and_what_nobody_deletes_is_told(admin, settings, monkeypatch):
+    assert "Exports" not in found(admin)
+    storage = with_storage(settings)
+    assert found(admin)["Exports"].seen.startswith("Files kept: 0 (0\xa0bytes).")
+    export_of(make_superuser("exporter"))
+    assert found(admin)["Exports"].verdict == "ok"
+    Export.objects.update(expires=timezone.now() - timedelta(days=3))
+    result = found(admin)["Exports"]
+    assert (result.verdict, result.remedy) == ("warning", "Run manage.py clear_mcp_sessions every day.")
+    assert "Files that should have been deleted: 1." in result.seen
+    monkeypatch.setattr(type(storage), "_save", Mock(side_effect=PermissionError))
+    result = found(admin)["Exports"]
+    assert (result.verdict, result.seen) == ("error", "The storage does not give back what it takes: PermissionError.")

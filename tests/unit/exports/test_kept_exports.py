@@ -2,10 +2,12 @@
 
 import re
 from datetime import timedelta
+from io import BytesIO
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
-from django.core.files.storage import storages
+from django.core.files.storage import InMemoryStorage, storages
 from django.utils import timezone
 
 from mcp_django.exceptions import NotFound
@@ -76,3 +78,29 @@ def test_of_too_many_the_oldest_goes(root: Any, storage: Any, monkeypatch: Any) 
     others = [exported(root), exported(root)]
     assert not storage.exists(oldest.row.stored)
     assert {kept.row.pk for kept in others} == set(KeptExport.rows().values_list("pk", flat=True))
+
+
+def test_every_export_can_be_deleted_also_one_that_is_being_written(root: Any, storage: Any) -> None:
+    kept, unfinished = exported(root), exported(root)
+    KeptExport.rows().filter(pk=unfinished.row.pk).update(size=None)
+    assert KeptExport.purge(every=True) == 2
+    assert not KeptExport.rows().exists()
+    assert not storage.exists(kept.row.stored)
+    with pytest.raises(NotFound):
+        unfinished.finish(BytesIO(b"late"), 1)
+    assert not storage.exists(unfinished.row.stored)
+
+
+def test_what_the_storage_does_not_delete_keeps_its_row_for_a_later_try(root: Any, monkeypatch: Any) -> None:
+    exported(root)
+    with monkeypatch.context() as patch:
+        patch.setattr(InMemoryStorage, "delete", Mock(side_effect=OSError("read-only")))
+        assert KeptExport.purge(every=True) == 0
+    assert KeptExport.purge(every=True) == 1
+
+
+def test_a_storage_is_looked_at_and_left_as_it_was(storage: Any, monkeypatch: Any) -> None:
+    assert KeptExport.look() == ""
+    assert storage.listdir("mcp_exports") == ([], [])
+    monkeypatch.setattr(InMemoryStorage, "_save", Mock(side_effect=PermissionError("/var/lib/shop")))
+    assert KeptExport.look() == "PermissionError"

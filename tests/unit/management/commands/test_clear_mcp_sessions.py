@@ -2,12 +2,15 @@
 
 from datetime import timedelta
 from io import StringIO
+from typing import Any
 
 import pytest
 from django.core.management import call_command
 from django.utils import timezone
 
-from mcp_django.models import KeyedCall, Session, Stream, Task
+from mcp_django.models import Export, KeyedCall, Session, Stream, Task
+from tests.exporting import export_of, with_storage
+from tests.factories import make_superuser
 from tests.making_tasks import HOUR, SECOND, ended, make_task, running
 
 pytestmark = pytest.mark.django_db
@@ -50,3 +53,17 @@ def test_tasks_that_lost_their_worker_end_and_old_ones_are_deleted() -> None:
     lost.refresh_from_db()
     assert lost.state == "failed"
     assert "It may have been done" in lost.outcome
+
+
+def test_exports_that_have_expired_are_deleted_with_their_files(settings: Any) -> None:
+    storage = with_storage(settings)
+    user = make_superuser()
+    for _ in range(2):
+        export_of(user)
+    gone, kept = Export.objects.all()
+    Export.objects.filter(pk=gone.pk).update(expires=timezone.now())
+    out = StringIO()
+    call_command("clear_mcp_sessions", stdout=out)
+    assert "Deleted 1 exports: their files can no longer be fetched.\n" in out.getvalue()
+    assert list(Export.objects.all()) == [kept]
+    assert [storage.exists(row.stored) for row in (gone, kept)] == [False, True]

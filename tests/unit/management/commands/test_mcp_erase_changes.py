@@ -4,6 +4,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from django.contrib.contenttypes.models import ContentType
@@ -15,7 +16,8 @@ from django.test import override_settings
 from mcp_django.context.request import MCPRequest
 from mcp_django.differences.footprints import Footprint
 from mcp_django.differences.kept_changes import Changes, KeptChange
-from mcp_django.models import ApprovalRequest, Change, Task
+from mcp_django.models import ApprovalRequest, Change, Export, Task
+from tests.exporting import export_of, with_storage
 from tests.factories import make_author, make_book, make_superuser
 from tests.making_tasks import make_task
 from tests.testapp.models import Author, Book, Note, Placement, Section, Shelf, Tag
@@ -233,3 +235,21 @@ def test_tasks_about_the_record_are_deleted_too(erase: Any) -> None:
     assert "Deleted 1 tasks with their results." in erase("author", ada.pk, "--text", "Ada")
     assert Task.objects.get() == other
     assert "tasks" not in erase("author", ada.pk, "--text", "Ada")
+
+
+def test_every_export_is_deleted_because_it_may_hold_the_record(
+    erase: Any, settings: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    storage = with_storage(settings)
+    ada = make_author("Ada")
+    export_of(make_superuser())
+    (row,) = Export.objects.all()
+    assert "Would delete 1 exports" in erase("testapp.author", ada.pk, "--dry-run")
+    assert storage.exists(row.stored)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(storage), "delete", Mock(side_effect=OSError))
+        call_command("mcp_erase_changes", "testapp.author", str(ada.pk))
+    assert "1 exports could not be deleted" in capsys.readouterr().err
+    assert "Deleted 1 exports" in erase("testapp.author", ada.pk)
+    assert not storage.exists(row.stored)
+    assert not Export.objects.exists()

@@ -83,6 +83,7 @@ def test_a_model_is_shown_with_what_its_hooks_and_the_scopes_allow(capsys, monke
         ({"user": "customer"}, "- publish_testapp_book", "the user does not see testapp.book"),
         ({"user": "customer"}, "- testapp.book", "the admin does not let the user in: by default it requires is_staff"),
         ({}, "- create_upload", 'STORAGES has no "mcp_uploads"'),
+        ({}, "- export_records", 'STORAGES has no "mcp_exports"'),
         ({"scope": ["mcp:read"]}, "- create_record", "needs the scope mcp:write"),
         ({}, "- auth.user", "credentials or plumbing"),
         ({}, "- contenttypes.contenttype", "neither the admin nor"),

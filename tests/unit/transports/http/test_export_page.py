@@ -16,20 +16,19 @@ from mcp_django.models import Export
 from mcp_django.operating.switches import end_switch, set_switch
 from mcp_django.testing import MCPClient
 from tests.confirming import path_of, signed_in
+from tests.exporting import export_of, with_storage
 from tests.factories import connection_lost, make_book, make_superuser, make_user
 from tests.testapp.admin import BookAdmin
 from tests.testapp.models import Book
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.one_server, pytest.mark.django_db]
 
-MEMORY = {"BACKEND": "django.core.files.storage.InMemoryStorage"}
 NOBODYS = f"/mcp/exports/{'0' * 32}"
 
 
 @pytest.fixture(autouse=True)
 def storage(settings: Any) -> Any:
-    settings.STORAGES = {**settings.STORAGES, "mcp_exports": MEMORY}
-    return storages["mcp_exports"]
+    return with_storage(settings)
 
 
 @pytest.fixture
@@ -40,10 +39,7 @@ def reader() -> User:
 
 def exported(user: Any, **arguments: Any) -> str:
     """Export books, and return the path of the page."""
-    asked = {"model": "testapp.book", "fields": ["title", "price"], **arguments}
-    told = MCPClient(user).call("export_records", **asked)
-    assert not told.is_error, told.text
-    return path_of(told.structured["url"])
+    return path_of(export_of(user, **arguments).structured["url"])
 
 
 def content(response: Any) -> bytes:
