@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx2
 
-from benchmarks.calls import LEGACY, MODERN
+from benchmarks.calls import MODERN
 
 from .cluster import URL
 

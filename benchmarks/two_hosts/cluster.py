@@ -16,6 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import httpx2
+
 from . import services
 from .network import CENTER, Host, Network
 from .processes import Program, children, wait_until
@@ -61,7 +63,11 @@ class Machine:
         serve += ["--timeout-graceful-shutdown", "30"]
         work = [sys.executable, "-m", "django", "db_worker", "--interval", "0.5"]
         self.web = Program(
-            f"web {host.name}", host.inside(*serve), directory / f"web-{host.name}.log", environment=environment, kept=True
+            f"web {host.name}",
+            host.inside(*serve),
+            directory / f"web-{host.name}.log",
+            environment=environment,
+            kept=True,
         )
         self.tasks = Program(
             f"tasks {host.name}",
@@ -72,14 +78,28 @@ class Machine:
         )
 
     def start(self, version: Path) -> None:
-        """Start both from the code in this folder, and wait until pages are answered."""
+        """Start both from the code in this folder."""
         for program in (self.web, self.tasks):
             assert program.environment is not None
             program.directory = version
             program.environment = {**program.environment, "PYTHONPATH": str(version)}
             program.start()
+
+    def wait(self) -> None:
+        """Wait until all web workers answer."""
         wait_until(lambda: services.answers(self.host.address, services.WEB_PORT), self.web.name)
         wait_until(lambda: len(self.web_workers()) == WEB_WORKERS, self.web.name)
+        # Each of them imports the project before it takes connections: a few requests reach both.
+        for _ in range(4 * WEB_WORKERS):
+            wait_until(self.is_ready, self.web.name)
+
+    def is_ready(self) -> bool:
+        """Return whether a request is answered."""
+        try:
+            httpx2.get(f"http://{self.host.address}:{services.WEB_PORT}/", timeout=30, trust_env=False)
+        except httpx2.TransportError:
+            return False
+        return True
 
     def web_workers(self) -> list[int]:
         """Return the processes that answer: multiprocessing starts one of its own before them."""
@@ -131,7 +151,11 @@ class Cluster:
     def programs(self) -> list[Program]:
         """Return all programs, what others need first."""
         shared = [self.databases.primary, self.databases.replica, self.redis, self.pooler]
-        return [*shared, *(one for machine in self.machines for one in (machine.web, machine.tasks)), self.proxy.program]
+        return [
+            *shared,
+            *(one for machine in self.machines for one in (machine.web, machine.tasks)),
+            self.proxy.program,
+        ]
 
     def __enter__(self) -> "Cluster":
         try:
@@ -160,6 +184,8 @@ class Cluster:
         self.say(f"Starting both hosts with {self.before[:8]} ...")
         for machine in self.machines:
             machine.start(self.old)
+        for machine in self.machines:
+            machine.wait()
         self.proxy.program.start()
         wait_until(lambda: services.answers(CENTER, services.PROXY_PORT), "nginx")
         self.keeper.start()
@@ -222,6 +248,7 @@ class Cluster:
         with self.lock:
             took = machine.stop()
             machine.start(version)
+        machine.wait()
         self.proxy.take_out()
         return took
 
@@ -248,4 +275,6 @@ class Cluster:
     def tracebacks(self) -> dict[str, int]:
         """Return how many tracebacks each program has logged."""
         found = {program.name: program.log for program in self.programs() if program.log.exists()}
-        return {name: count for name, log in found.items() if (count := log.read_text(errors="replace").count("Traceback"))}
+        return {
+            name: count for name, log in found.items() if (count := log.read_text(errors="replace").count("Traceback"))
+        }

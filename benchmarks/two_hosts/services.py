@@ -63,7 +63,7 @@ http {{
             proxy_pass http://shop;
             proxy_connect_timeout 2s;
             proxy_set_header Host $http_host;
-            proxy_set_header X-Forwarded-Proto $scheme;
+            proxy_set_header X-Forwarded-Proto https;
             proxy_set_header X-Forwarded-For $remote_addr;
             proxy_http_version 1.1;
             proxy_buffering off;
@@ -169,7 +169,12 @@ def pooler_numbers(what: str) -> list[dict[str, Any]]:
 
     # Its console knows no prepared statements and no transactions.
     with psycopg.connect(
-        host=CENTER, port=POOLER_PORT, user=USER, dbname="pgbouncer", autocommit=True, cursor_factory=psycopg.ClientCursor
+        host=CENTER,
+        port=POOLER_PORT,
+        user=USER,
+        dbname="pgbouncer",
+        autocommit=True,
+        cursor_factory=psycopg.ClientCursor,
     ) as connection:
         cursor = connection.execute(f"SHOW {what}")
         assert cursor.description is not None
@@ -179,7 +184,18 @@ def pooler_numbers(what: str) -> list[dict[str, Any]]:
 
 def redis(directory: Path) -> Program:
     """Return Redis, which keeps nothing on the disk."""
-    options = ["--bind", CENTER, "--port", str(REDIS_PORT), "--save", "", "--appendonly", "no", "--protected-mode", "no"]
+    options = [
+        "--bind",
+        CENTER,
+        "--port",
+        str(REDIS_PORT),
+        "--save",
+        "",
+        "--appendonly",
+        "no",
+        "--protected-mode",
+        "no",
+    ]
     return Program("redis", ["redis-server", *options, "--dir", str(directory)], directory / "redis.log")
 
 

@@ -39,14 +39,14 @@ def count_to(request: MCPRequest, steps: int, pause: float) -> int:
 def sign(request: MCPRequest, key: str) -> str:
     """Ask for a name, and write an entry."""
     name = request.mcp.ask("Who signs?", str, key="name")
-    Entry.objects.create(key=key)
+    Entry._default_manager.create(key=key)
     return f"{key} signed by {name}"
 
 
 @mcp.tool(destructive=False, task=mcp.task(atomic=True))
 def settle(request: MCPRequest, key: str, pause: float) -> str:
     """Write an entry in the transaction that ends the task."""
-    Entry.objects.create(key=key)
+    Entry._default_manager.create(key=key)
     for step in range(1, 5):
         request.mcp.progress(step, 4)
         time.sleep(pause / 4)
@@ -56,6 +56,6 @@ def settle(request: MCPRequest, key: str, pause: float) -> str:
 @mcp.tool(destructive=False, task=True)
 def post(request: MCPRequest, key: str, pause: float) -> str:
     """Write an entry at once, and go on for a while."""
-    Entry.objects.create(key=key)
+    Entry._default_manager.create(key=key)
     time.sleep(pause)
     return key

@@ -18,7 +18,7 @@ def main(people: int, rows: int) -> None:
     from .models import Counter, Row
 
     call_command("migrate", run_syncdb=True, verbosity=0)
-    Row.objects.bulk_create(
+    Row._default_manager.bulk_create(
         [Row(number=number, name=f"Row {number}", amount=Decimal(number) / 4) for number in range(rows)]
     )
     found = []
@@ -31,7 +31,7 @@ def main(people: int, rows: int) -> None:
         browser[BACKEND_SESSION_KEY] = "django.contrib.auth.backends.ModelBackend"
         browser[HASH_SESSION_KEY] = user.get_session_auth_hash()
         browser.save()
-        counter = Counter.objects.create()
+        counter = Counter._default_manager.create()
         token = printed.getvalue().split()[0]
         found.append({"token": token, "browser": browser.session_key, "counter": counter.pk})
     print(json.dumps(found))

@@ -15,6 +15,7 @@ REDIS_URL = f"redis://{CENTER}:{services.REDIS_PORT}"
 
 DEBUG = False
 SECRET_KEY = "not-a-secret-only-for-the-benchmarks-of-this-project"
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 ALLOWED_HOSTS = ["bench.example", CENTER]
 
 INSTALLED_APPS = [
