@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 from collections.abc import Iterable
@@ -215,9 +216,12 @@ class Proxy:
             f"        server {address}:{WEB_PORT}{' down' if address == out else ''};" for address in self.addresses
         ]
         values = {"directory": self.directory, "host": CENTER, "port": PROXY_PORT, "read_timeout": READ_TIMEOUT}
-        self.path.write_text(PROXY.format(**values, servers="\n".join(lines)))
+        # In one step: nginx may be reading it.
+        written = self.path.with_suffix(".new")
+        written.write_text(PROXY.format(**values, servers="\n".join(lines)))
+        written.replace(self.path)
 
     def take_out(self, address: str = "") -> None:
         """Take a host out, or none."""
         self.write(address)
-        os.kill(self.program.pid, 1)
+        os.kill(self.program.pid, signal.SIGHUP)
