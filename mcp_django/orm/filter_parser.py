@@ -246,6 +246,9 @@ class FilterReader(FilterSuggestions):
         conditions = self._conditions(meant, value) if meant is not None else None
         if conditions is not None:
             return conditions
+        unknown = self.unknown_of_list(name)
+        if unknown is not None:
+            raise unknown
         return [self._behind(name, value, depth)]
 
     def _junction(self, connector: Literal["and", "or", "not"], value: Any, depth: int) -> Filter:

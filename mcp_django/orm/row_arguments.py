@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final
 
 from ..conf import settings
@@ -104,7 +104,9 @@ class RowArguments:
             return ToolError(hint, repair=without_argument("fields"))
         meant = RelatedNames(self.model).meant(text)
         if meant:
-            return Misnamed(message, text, meant, lambda right: with_field(text, right, ["fields"]), of=None)
+            near_call = meant if "(" in text else None
+            repair = partial(with_field, text, within=["fields"])
+            return Misnamed(message, text, meant, repair, near_call, of=exposure.opts.model_name)
         if "(" in text:
             return ToolError(f"{message} Totals and counts of all rows: aggregate_records.")
         link = self.model.link(text.replace(".", "__").partition("__")[0])
@@ -169,12 +171,14 @@ class RowArguments:
                 return found
             return [path for path in found if letters(path) == letters(name)]
 
+        of_lists = [path for path in RelatedNames(self.model).meant(name) if self.orderings.key(path) is not None]
+        suggested: Callable[[], list[str]] | list[str] | None = near if is_name else near()
         raise Misnamed(
             f"{self.exposure.label} cannot be ordered by {name[:60]!r}.{Path.read(self.model, name).length_hint}",
             name,
-            self.orderings.names(),
+            of_lists or self.orderings.names(),
             lambda right: with_field(name, right, ["ordering"]),
-            near if is_name else near(),
+            suggested if not of_lists else None,
             " Descending is -field.",
             of=self.exposure.opts.model_name,
         )

@@ -14,13 +14,15 @@ from orjson import dumps
 
 from ..exceptions import Repair, ToolError
 from .access import MAX_NAME, Access, Link, ModelAccess
-from .allowed_filters import AllowedFilter
+from .allowed_filters import COMPUTED, AllowedFilter
 from .alternative_spellings import OPERATORS, json_or_text, lookup_meant, name_meant, values_meant
+from .conditions import TEXTS
 from .fields import MORE_TEXT, PARTS, TEXTUAL, FieldPath, kind_of
 from .lookups import is_dated, parse_condition
 from .named_filters import NamedFilter
 from .nearest_names import COUNTING, Misnamed, letters, misspelt, nearest, says_all, singular, words
 from .path import MAX_HOPS, NoField
+from .related_values import RelatedNames, RelatedValue
 from .relative_dates import days_meant
 
 MAX_PARTS: Final = MAX_HOPS + 3
@@ -31,7 +33,8 @@ _ENDINGS: Final = frozenset(
 )
 # Words of totals, which are no filters.
 _TOTALS: Final = frozenset({"sum", "avg", "average", "mean", "median", "min", "max"})
-TOTALS_HINT: Final = " Totals of related rows: aggregate_records, grouped, with having."
+# Maximum number of values of lists that a message names.
+MAX_WAYS: Final = 6
 # Words for how many of the related rows must match.
 QUANTIFIERS: Final[Mapping[str, Literal["some", "none", "every", "count"]]] = {
     **dict.fromkeys(("some", "any", "exists", "has"), "some"),
@@ -185,8 +188,24 @@ class FilterSuggestions(Suggestions):
         return self.exposure.get_named_filters(self.request)
 
     def find(self, name: str) -> AllowedFilter | None:
-        """Return the caller's filter on a field with this name, None if there is none."""
-        return AllowedFilter.find(self.model, name)
+        """Return the caller's filter on a field, or on a value of a list, with this name, None if there is none."""
+        return AllowedFilter.find(self.model, name) or self._of_list(name)
+
+    def _of_list(self, name: str) -> AllowedFilter | None:
+        """Return the filter on a value of a list, such as ``orders.sum.total``, None if there is none.
+
+        The number of rows has conditions of its own, which need not be compiled for each call.
+        """
+        value = RelatedValue.read(self.model, name) if not self._is_narrowed else None
+        if value is None or value.target is None:
+            return None
+        lookups = tuple(word for word in kind_of(value.field).usual_lookups if word in COMPUTED or word in TEXTS)
+        return AllowedFilter(FieldPath(value.name, value.field, False, True, expression=value.expression), lookups)
+
+    @property
+    def _is_narrowed(self) -> bool:
+        """Whether the exposure declares what can be filtered by."""
+        return self.exposure.get_filter_fields(self.request) is not None
 
     def source_named(self, name: str) -> NamedFilter | None:
         """Return the project's own filter with this name, None if there is none."""
@@ -194,8 +213,26 @@ class FilterSuggestions(Suggestions):
 
     def open_link(self, name: str) -> Link | None:
         """Return the relation with this name, None if there is none that filters can follow."""
-        is_open = self.exposure.get_filter_fields(self.request) is None
-        return self.model.link(name) if is_open else None
+        return self.model.link(name) if not self._is_narrowed else None
+
+    def unknown_of_list(self, name: str) -> ToolError | None:
+        """Return the error for a name that can only mean a value of a list and is none, with the values of that list.
+
+        Return None for any other name, also for the number of rows, which is a condition of its own.
+        """
+        root, _, lookup = name.rpartition("__")
+        text = root if lookup in _ENDINGS else name
+        names = RelatedNames(self.model).meant(text) if not self._is_narrowed else []
+        if not names or ("(" not in text and names[0].endswith(".count")):
+            return None
+        end = name.removeprefix(text)
+        return Misnamed(
+            f"{self.exposure.label} has no filter {(self.prefix + name)[:60]!r}.",
+            text,
+            names,
+            lambda right: with_condition(name, right + end, prefix=self.prefix),
+            of=self.exposure.opts.model_name,
+        )
 
     def unknown(self, name: str) -> ToolError:
         """Return the error for an unknown filter, with suggestions of the caller's filters."""
@@ -203,7 +240,7 @@ class FilterSuggestions(Suggestions):
         def known() -> Iterator[str]:
             yield from (known for known, _ in AllowedFilter.all(self.model))
             yield from (offer.name for offer in NamedFilter.offers_of(self.model))
-            if self.exposure.get_filter_fields(self.request) is None:
+            if not self._is_narrowed:
                 yield from (link.name for link in self.model.links)
             yield from ("or", "and", "not")
 
@@ -220,7 +257,7 @@ class FilterSuggestions(Suggestions):
             known(),
             lambda right: with_condition(name, right, prefix=self.prefix),
             near() if totals else near,
-            self._by_key(name) or (TOTALS_HINT if totals else ""),
+            self._by_key(name) or (self._totals_hint() if totals else ""),
             of=self.exposure.opts.model_name,
         )
 
@@ -319,6 +356,11 @@ class FilterSuggestions(Suggestions):
         if link is None or QUANTIFIERS.get(rest.partition("__")[0]) is not None or rest in ("", "isnull"):
             return link is not None
         return FilterSuggestions(link.related, self.clock).is_filter(rest)
+
+    def _totals_hint(self) -> str:
+        """Return how totals of related rows are written, "" for a model without lists."""
+        ways = [way for link in self.model.links for way in RelatedNames.some_of(link)] if not self._is_narrowed else []
+        return f" Totals of related rows: {', '.join(ways[:MAX_WAYS])}." if ways else ""
 
     def _by_key(self, name: str) -> str:
         """Suggest to filter a relation by primary keys of the related rows."""
