@@ -151,7 +151,12 @@ class QueryRecords(RecordTool):
             },
             "search": Selection.SEARCH,
             "ordering": {**NAMES, "description": "-field: descending"},
-            "fields": {**NAMES, "description": "Columns, also customer.name, orders.count, orders.sum.total, orders.last.created; admin_url"},
+            "fields": {
+                **NAMES,
+                "description": (
+                    "Columns, also customer.name, orders.count, orders.sum.total, orders.last.created; admin_url"
+                ),
+            },
             "limit": {"type": "integer", "description": "1-200, default 20"},
             "cursor": {"type": "string", "description": "next_cursor, until absent"},
             "count": {"type": "boolean", "description": "Count all matches"},

@@ -13,8 +13,11 @@ from django.test.utils import CaptureQueriesContext
 
 from mcp_django import MCPSite, ModelExposure, ToolError
 from mcp_django.context.request import MCPRequest
+from mcp_django.exports.questions import Question
 from mcp_django.models import Switch
 from mcp_django.operating.switches import Off
+from mcp_django.orm.access import access_of
+from mcp_django.orm.tool_arguments import Arguments
 from mcp_django.tools.get_record import GetRecord
 from mcp_django.tools.query_records import QueryRecords
 from mcp_django.tools.refused_calls import RefusedCall
@@ -403,6 +406,19 @@ def test_one_record_has_values_of_its_lists_too(library: None) -> None:
     fields = call(GetRecord(), request, **asked)["fields"]
     last = max(book.published for book in author.books.all() if book.published)
     assert fields == {"id": author.pk, "name": "author 6", "books__count": 6, "books__last__published": str(last)}
+
+
+@pytest.mark.parametrize("is_served", [True, False])
+def test_a_file_has_the_values_of_lists_that_its_pages_show(
+    request_of_one: MCPRequest, is_served: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mcp_django.orm.ordering.Orderings.is_served", lambda self, keys: is_served)
+    names = ["name", "books.count", "books.sum.price", "books.last.title.by.published"]
+    asked: dict[str, Any] = {"fields": names, "ordering": ["-books.sum.price"], "filters": {"books.sum.pages__gte": 0}}
+    model = access_of(request_of_one).get_model("testapp.author")
+    found = [row for rows in Question.read(model, Arguments(asked)).pages() for row in rows]
+    assert found == call(QUERY, request_of_one, model="testapp.author", limit=100, **asked)["rows"]
+    assert len(found) > 3
 
 
 def test_a_page_with_what_the_project_computes_has_values_of_lists_too(library: None) -> None:
