@@ -23,7 +23,7 @@ def format_named(name: Any) -> str:
     known = known_formats()
     if name is None:
         return "csv"
-    if name not in known:
+    if not isinstance(name, str) or name not in known:
         missing = " xlsx needs XlsxWriter on the server." if name == "xlsx" else ""
         raise ToolError(f"format is one of {', '.join(known)}.{missing}")
-    return str(name)
+    return name

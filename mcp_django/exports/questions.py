@@ -5,14 +5,17 @@ see. There is no transaction around them: each row is as it was when its page wa
 """
 
 import pickle
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from hashlib import blake2b
 from itertools import islice
 from tempfile import SpooledTemporaryFile
 from typing import Any, ClassVar, Final
 
 import orjson
+from django.core.exceptions import EmptyResultSet
 from django.db import connections
 from django.db.models import AutoField, CharField, DecimalField, IntegerField, QuerySet, TextField, UUIDField
 
@@ -33,6 +36,7 @@ from ..orm.query_limits import read_limits
 from ..orm.row_arguments import RowArguments
 from ..orm.row_reading import read_page
 from ..orm.tool_arguments import Arguments
+from ..orm.uris import Address
 
 # Numbers of rows that are read at a time: the first pages show how long the rows are, and a page of long rows is
 # followed by a shorter one.
@@ -55,6 +59,10 @@ MAX_GROUPS: Final = 50_000
 OF_GROUPS: Final = ("aggregates", "group_by")
 # Arguments that mean nothing without these.
 ONLY_OF_GROUPS: Final = ("having", "top", "per", "fill")
+# What is kept with the arguments, and the beginning of a date or time in the parameters of a query.
+SCOPE: Final = "scope"
+MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\d\b")
+OTHER_ROWS: Final = "The rows of {} that the user may see are others now. Make the export again."
 NOT_EXPORTED: Final = "Records of {} may not be exported. query_records and aggregate_records show them."
 
 
@@ -119,15 +127,34 @@ class Question:
 
     @staticmethod
     def again(request: MCPRequest, kept: Mapping[str, Any]) -> "Question":
-        """Return the question of :attr:`kept` arguments, as their caller could ask it now; raise as :meth:`read` does,
-        or ``NotFound`` or ``CallRefused`` if they have no access to the model."""
-        given = Arguments(kept)
-        return Question.read(access_of(request).get_model(given.get("model")), given)
+        """Return the question of :attr:`kept` arguments, as their caller could ask it now.
+
+        Raises as :meth:`read` does, or ``NotFound`` or ``CallRefused`` if they have no access to the model, and
+        ``NotPermitted`` if they would see other rows of it.
+        """
+        given = Arguments({name: value for name, value in kept.items() if name != SCOPE})
+        question = Question.read(access_of(request).get_model(given.get("model")), given)
+        if question.scope != kept.get(SCOPE):
+            raise NotPermitted(OTHER_ROWS.format(question.model.exposure.label))
+        return question
 
     @property
     def kept(self) -> dict[str, Any]:
         """The arguments as they are kept: the columns are named, so that one that is hidden later is missed."""
-        return {**self.given, "model": self.model.exposure.label}
+        return {**self.given, "model": self.model.exposure.label, SCOPE: self.scope}
+
+    @property
+    def scope(self) -> str:
+        """A digest of what narrows the rows of the model for the caller, whatever its rows are.
+
+        Times do not count: a project may show what was published until now.
+        """
+        try:
+            sql, params = self.model.exposure.get_queryset(self.model.request).query.sql_with_params()
+        except EmptyResultSet:
+            return ""
+        told = [text for text in map(str, params) if MOMENT.match(text) is None]
+        return blake2b(repr([sql, told]).encode(errors="replace"), digest_size=16).hexdigest()
 
     def total(self) -> int | None:
         """Return the number of rows of the answer, None if it is not known to be small."""
@@ -145,20 +172,28 @@ class Question:
 class RowsQuestion(Question):
     """A question of ``query_records``."""
 
-    def __init__(self, model: ModelAccess, given: Arguments, query: PageQuery) -> None:
-        super().__init__(model, given, [FileColumn.of(column.name, column) for column in query.columns])
+    def __init__(self, model: ModelAccess, given: Arguments, query: PageQuery, *, with_urls: bool) -> None:
+        columns = [FileColumn.of(column.name, column) for column in query.columns]
+        if with_urls:
+            columns.append(FileColumn(Address.ADMIN_URL))
+        super().__init__(model, given, columns)
         self.query = query
+        self.with_urls = with_urls
 
     @classmethod
     def of(cls, model: ModelAccess, given: Arguments) -> "RowsQuestion":
+        wanted = given.names("fields") if "fields" in given else []
+        with_urls = Address.ADMIN_URL in wanted and model.field_named(Address.ADMIN_URL) is None
         rows = RowArguments(model, given)
+        if with_urls:
+            others = [name for name in wanted if name != Address.ADMIN_URL]
+            rows = RowArguments(model, {**given, "fields": others or ["pk"]})
         query = replace(rows.query(), text_limit=None)
         for column in query.columns:
             # A column of a related row is a part of that row.
             end = Path.read(model, column.name).end if column.through else model
-            if not end.may("export"):
-                raise NotPermitted(f"{column.name}: {NOT_EXPORTED.format(end.exposure.label)}")
-        return cls(model, given, query)
+            _check_exported(column.name, end)
+        return cls(model, given, query, with_urls=with_urls)
 
     @property
     def kept(self) -> dict[str, Any]:
@@ -182,10 +217,14 @@ class RowsQuestion(Question):
             return False
 
     def pages(self) -> Iterator[list[list[Any]]]:
-        ordering = self.query.ordering
-        if Orderings(self.model).is_served(ordering) and not self._is_cut():
-            return self._one_after_another()
-        return self._by_keys()
+        is_served = Orderings(self.model).is_served(self.query.ordering)
+        pages = self._one_after_another() if is_served and not self._is_cut() else self._by_keys()
+        for rows in pages:
+            if not self.with_urls:
+                yield rows
+                continue
+            urls = Address(self.model).urls_of(rows)
+            yield [[*row, url] for row, url in zip(rows, urls, strict=True)]
 
     def _is_cut(self) -> bool:
         """Return whether the database could sort by a part of long texts, after which no page can go on."""
@@ -209,9 +248,9 @@ class RowsQuestion(Question):
         """Read the keys of all rows in their order first, and then the rows by these keys: otherwise the database would
         sort all rows for each page."""
         with SpooledTemporaryFile(max_size=KEYS_IN_MEMORY) as file:
-            self._read_keys(file)
+            using = self._read_keys(file)
             file.seek(0)
-            most = int((connections[self._using].features.max_query_params or MOST_PARAMETERS) * KEY_SHARE)
+            most = int((connections[using].features.max_query_params or MOST_PARAMETERS) * KEY_SHARE)
             size = START
             waiting: list[Any] = []
             while True:
@@ -234,17 +273,13 @@ class RowsQuestion(Question):
         self.notes.update(dict.fromkeys(page.notes))
         return page
 
-    @property
-    def _using(self) -> str:
-        return str(self.model.exposure.get_queryset(self.model.request).db)
-
     def _ordered(self) -> QuerySet[Any]:
         """Return all rows that match, with what they are sorted by."""
         rows = self.model.exposure.get_queryset(self.model.request)
         return self.query.matching(rows, self.query.compiled_key(rows.db)[1])
 
-    def _read_keys(self, file: Any) -> None:
-        """Write the keys of all rows to a file, in their order."""
+    def _read_keys(self, file: Any) -> str:
+        """Write the keys of all rows to a file, in their order; return the alias of their database."""
         rows = self._ordered()
         query = self.query
         largest = connections[rows.db].features.nulls_order_largest
@@ -261,6 +296,7 @@ class RowsQuestion(Question):
                 if not some:
                     break
                 pickle.dump(some, file, pickle.HIGHEST_PROTOCOL)
+        return str(rows.db)
 
     def _with_keys(self, keys: Sequence[Any]) -> Filter:
         """Return the condition that a row has one of these keys: one whose SQL is compiled once, if there is one."""
@@ -287,6 +323,8 @@ class GroupsQuestion(Question):
         if "fields" in given:
             raise ToolError('"fields" goes with rows: groups have the columns of group_by and aggregates.')
         aggregation = Aggregation.read(model, given, most=MAX_GROUPS)
+        for group in aggregation.groups:
+            _check_exported(group.title, Path.read(model, group.target.name).end)
         return cls(aggregation, given)
 
     def total(self) -> int | None:
@@ -305,6 +343,12 @@ class GroupsQuestion(Question):
         self.notes.update(dict.fromkeys(result.unconverted))
         if result.rows:
             yield result.cells()
+
+
+def _check_exported(name: str, model: ModelAccess) -> None:
+    """Raise ``NotPermitted`` if the records may not be exported that a column of this name is of."""
+    if not model.may("export"):
+        raise NotPermitted(f"{name}: {NOT_EXPORTED.format(model.exposure.label)}")
 
 
 def _next_size(size: int, rows: Sequence[Any]) -> int:

@@ -79,6 +79,7 @@ class XLSXFile(FileFormat):
         else:
             # Its destructor would write the file after all.
             self.book.fileclosed = True
+            self.sheet.row_data_fh.close()
         self.directory.cleanup()
 
 

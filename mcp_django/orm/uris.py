@@ -18,7 +18,7 @@ from ..context.tickets import Ticket
 from ..exceptions import NotFound
 from ..protocol.uri_templates import UriTemplate
 from ..runtime.failing_hooks import call_hook
-from .column_values import pk_text
+from .column_values import pk_text, plain_key
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -146,6 +146,13 @@ class Address:
             if path is not None:
                 urls[place] = f"{origin}{path}"
         return urls
+
+    def urls_of(self, rows: "Sequence[Sequence[Any]]") -> list[str | None]:
+        """Return the URL in the admin of each row of a page, whose first value is the row's key."""
+        opts = self.exposure.opts
+        if not rows or len(opts.pk_fields) != 1:
+            return [None] * len(rows)
+        return self.admin_urls([opts.pk.to_python(plain_key(row[0])) for row in rows])
 
     @property
     def _model(self) -> str:

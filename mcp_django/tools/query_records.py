@@ -12,7 +12,6 @@ from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..emulation.picked_rows import Selection
 from ..exceptions import ToolError
-from ..orm.column_values import plain_key
 from ..orm.conditions import condition_hints
 from ..orm.empty_results import empty_hints
 from ..orm.ordering import Orderings
@@ -184,8 +183,7 @@ class QueryRecords(RecordTool):
         """Return one page."""
         call = RecordCall.read(request, self, arguments)
         given = call.given
-        exposure = call.exposure
-        request.go_to(exposure, "changelist")
+        request.go_to(call.exposure, "changelist")
         count = given.flag("count")
         with_urls = False
         if "fields" in given and call.model.field_named(Address.ADMIN_URL) is None:
@@ -199,11 +197,8 @@ class QueryRecords(RecordTool):
             notes.append(UNORDERED)
         payload = call.payload(query, count=count, notes=notes)
         if with_urls:
-            pk = exposure.opts.pk
             rows = payload["rows"]
-            keys = [pk.to_python(plain_key(row[0])) for row in rows if len(exposure.opts.pk_fields) == 1]
             payload["columns"].append(Address.ADMIN_URL)
-            urls = Address(call.model).admin_urls(keys) if keys else [None] * len(rows)
-            for row, url in zip(rows, urls, strict=True):
+            for row, url in zip(rows, Address(call.model).urls_of(rows), strict=True):
                 row.append(url)
         return ToolResult(structured=payload)

@@ -3,15 +3,20 @@
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from mcp_django import site as default_site
+from mcp_django.exceptions import NotFound, NotPermitted, ToolError
 from mcp_django.exports import questions
-from mcp_django.exports.questions import Question
+from mcp_django.exports.questions import FileColumn, Question
 from mcp_django.orm.access import access_of
 from mcp_django.orm.tool_arguments import Arguments
+from mcp_django.tools.aggregate_records import AggregateRecords
 from mcp_django.tools.query_records import QueryRecords
-from tests.factories import make_superuser
+from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.library import MODELS, make_library, site_with
+from tests.testapp.models import Author, Book, Profile
 from tests.tool_calls import call, request_of
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
@@ -64,3 +69,152 @@ def test_rows_that_are_read_by_their_keys_are_the_same(model: Any, monkeypatch: 
     found = answer(request, label)
     assert found
     assert found == paged(request, label)
+
+
+def test_the_url_of_each_row_in_the_admin_is_a_column() -> None:
+    user = make_superuser()
+    make_library(owner=user)
+    request = request_of(user, resource="http://testserver/mcp")
+    for fields in (["admin_url"], ["title", "admin_url"]):
+        found = answer(request, "testapp.book", fields=fields)
+        assert found == paged(request, "testapp.book", fields=fields)
+        assert found[0][-1].startswith("http://testserver/admin/testapp/book/")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"filters": {"title__contains": "1"}},
+        {"search": "Bøøk"},
+        {"fields": ["title", "author.name", "tags"]},
+        {"ordering": ["-rating", "title"]},
+        {"ordering": ["published:nulls_first"]},
+        {"filters": {"author.name__startswith": "Author"}, "ordering": ["author.name"]},
+    ],
+)
+def test_a_file_has_the_rows_of_any_question(arguments: Any) -> None:
+    user = make_superuser()
+    make_library(owner=user)
+    request = request_of(user)
+    found = answer(request, "testapp.book", **arguments)
+    assert found
+    assert found == paged(request, "testapp.book", **arguments)
+
+
+def test_long_texts_are_whole() -> None:
+    Profile.objects.create(author=make_author(), biography="x" * 5_000)
+    ((_, text),) = answer(request_of(make_superuser()), "testapp.profile", fields=["biography"])
+    assert text == "x" * 5_000
+
+
+def test_pages_of_an_indexed_order_need_no_keys() -> None:
+    make_library(number=6)
+    request = request_of(make_superuser())
+    question = asked(request, "testapp.author", fields=["name"], ordering=["id"])
+    with CaptureQueriesContext(connection) as queries:
+        assert sum(map(len, question.pages())) == 6
+    # Pages of 2, 3 and 3 rows.
+    assert len(queries) == 3
+
+
+def test_a_page_of_long_rows_is_followed_by_a_shorter_one(monkeypatch: Any) -> None:
+    monkeypatch.setattr(questions, "LIGHT", 0)
+    monkeypatch.setattr(questions, "HEAVY", 1)
+    make_library(number=6)
+    request = request_of(make_superuser())
+    pages = asked(request, "testapp.author", ordering=["id"]).pages()
+    assert [len(rows) for rows in pages] == [2, 1, 1, 1, 1]
+
+
+def test_a_row_that_goes_while_keys_are_read_is_left_out() -> None:
+    make_library(number=6)
+    pages = asked(request_of(make_superuser()), "testapp.author", fields=["name"], ordering=["name"]).pages()
+    first = next(iter(pages))
+    Book.objects.all().delete()
+    Author.objects.exclude(pk__in=[row[0] for row in first]).delete()
+    assert [row for rows in pages for row in rows] == []
+
+
+def test_groups_are_all_there() -> None:
+    for number in range(60):
+        make_book(author=make_author(f"Author {number}"))
+    request = request_of(make_superuser())
+    arguments: dict[str, Any] = {"aggregates": ["count", "sum:price"], "group_by": ["author"], "ordering": ["author"]}
+    shown = call(AggregateRecords(), request, model="testapp.book", limit=200, **arguments)
+    assert answer(request, "testapp.book", **arguments) == shown["rows"]
+    question = asked(request, "testapp.book", **arguments)
+    assert question.columns == [
+        FileColumn("author", FileColumn.RELATION),
+        FileColumn("count"),
+        FileColumn("sum_price", is_number=True),
+    ]
+
+
+def test_top_groups_are_those_of_aggregate_records() -> None:
+    for number in range(5):
+        make_book(author=make_author(f"Author {number}"))
+    request = request_of(make_superuser())
+    arguments = {"group_by": ["author"], "top": 2}
+    shown = call(AggregateRecords(), request, model="testapp.book", **arguments)
+    assert len(shown["rows"]) == 2
+    assert answer(request, "testapp.book", **arguments) == shown["rows"]
+
+
+def test_more_groups_than_fit_are_refused(monkeypatch: Any) -> None:
+    monkeypatch.setattr(questions, "MAX_GROUPS", 2)
+    for number in range(3):
+        make_book(author=make_author(f"Author {number}"))
+    with pytest.raises(ToolError, match="more than 2 groups"):
+        answer(request_of(make_superuser()), "testapp.book", group_by=["author"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"top": 2}, 'needs "aggregates" or "group_by"'),
+        ({"group_by": ["author"], "fields": ["title"]}, "goes with rows"),
+        ({"fields": ["nothing"]}, "has no field"),
+    ],
+)
+def test_arguments_that_do_not_fit_together_are_refused(arguments: Any, told: str) -> None:
+    with pytest.raises(ToolError, match=told):
+        asked(request_of(make_superuser()), "testapp.book", **arguments)
+
+
+def test_a_question_is_kept_with_the_columns_that_it_has() -> None:
+    request = request_of(make_superuser())
+    kept = asked(request, "testapp.book").kept
+    assert kept["fields"][:2] == ["id", "title"]
+    assert Question.again(request, kept).kept == kept
+
+
+def test_a_question_is_not_asked_again_without_the_right_to_see_the_model() -> None:
+    kept = asked(request_of(make_superuser()), "testapp.book").kept
+    with pytest.raises(NotFound):
+        Question.again(request_of(make_user("other", "testapp.view_author")), kept)
+
+
+def test_a_question_is_not_asked_again_where_its_rows_are_narrowed_otherwise(monkeypatch: Any) -> None:
+    site = site_with(Book, Author)
+    user = make_superuser()
+    kept = asked(request_of(user, site), "testapp.book").kept
+    Question.again(request_of(user, site), kept)
+    exposure = site.exposures[Book]
+    monkeypatch.setattr(exposure, "get_queryset", lambda request: Book.objects.filter(owner=request.user))
+    with pytest.raises(NotPermitted):
+        Question.again(request_of(user, site), kept)
+
+
+def test_what_may_not_be_exported_is_refused_by_any_way(monkeypatch: Any) -> None:
+    site = site_with(Book, Author)
+    request = request_of(make_superuser(), site)
+    monkeypatch.setattr(site.exposures[Author], "has_export_permission", lambda request: False)
+    for label, arguments in (
+        ("testapp.author", {}),
+        ("testapp.author", {"aggregates": ["count"]}),
+        ("testapp.book", {"fields": ["title", "author.name"]}),
+        ("testapp.book", {"group_by": ["author.name"]}),
+    ):
+        with pytest.raises(NotPermitted, match="may not be exported"):
+            asked(request, label, **arguments)
+    asked(request, "testapp.book", fields=["title", "author"])
