@@ -306,6 +306,9 @@ class CallEntry(models.Model):
     outcome = models.CharField(_("outcome"), max_length=40)
     detail = models.CharField(_("reason"), max_length=200, blank=True)
     error_id = models.CharField(_("error id"), max_length=32, blank=True)
+    # Of calls that failed or were refused alone.
+    cause = models.CharField(_("cause"), max_length=16, blank=True)
+    release = models.CharField(_("version of the server"), max_length=40, blank=True)
     duration = models.FloatField(_("duration (ms)"), default=0)
     queries = models.PositiveIntegerField(_("queries"), default=0)
     query_time = models.FloatField(_("time of the queries (ms)"), default=0)
@@ -331,6 +334,7 @@ class CallEntry(models.Model):
             PartialIndex(fields=[name], name=f"mcp_call_{name}", where=models.Q(**{f"{name}__gt": ""}))
             for name in ("error_id", "trace")
         ]
+        indexes.append(PartialIndex(fields=["cause", "time"], name="mcp_call_cause", where=models.Q(cause__gt="")))
         indexes.append(
             PartialIndex(fields=["time", "call_id"], name="mcp_call_sample", where=models.Q(call_id__lt="1"))
         )

@@ -51,6 +51,7 @@ COLUMNS: Final = {
     **{"time": "time", "caller": "kind", "id": "call_id", "error": "error_id", "user": "username"},
     **{"client": "client_name", "duration": "duration", "writes": "writes", "outcome": "outcome"},
     **{name: name for name in ("tool", "model", "method", "action", "site", "session", "token", "version", "trace")},
+    **{"cause": "cause", "release": "release", "reason": "detail"},
 }
 # Names for a word without one: it gets the first of these for which the newest calls have the word as a value.
 NAMING: Final = ("tool", "model", "client", "user", "method", "action", "site")
@@ -194,6 +195,8 @@ class KnownValues:
             return name, [value]
         if name == "duration":
             return "duration__lt" if value[0] == "<" else "duration__gt", [float(value[1:])]
+        if name == "reason":
+            return "detail__icontains", [value]
         if name == "client" and self.has(client_id=value):
             return "client_id", [value]
         if name == "user":
@@ -418,6 +421,14 @@ class CallQuery:
         if periods:
             return (max(begins, default=None), min(ends, default=None))
         return None
+
+    @property
+    def is_about_failures(self) -> bool:
+        """Whether the query asks for calls that failed or were refused."""
+        outcomes = [Outcome(term.value) for term in self.terms if term.name == "outcome"]
+        return any(
+            outcome.code in ("failed", "refused") or outcome.group in ("failed", "refused") for outcome in outcomes
+        )
 
     def url(self, path: str = "") -> str:
         """Return the URL of a page of the console with this query; "" is the current page."""

@@ -239,6 +239,7 @@ TASKS: Final = Tasks("tasks", gettext_lazy("Tasks"), "tasks_page.respond", is_lo
 # The pages in the order of their tabs.
 PAGES: Final = (
     Page("overview", gettext_lazy("Overview"), "overview_charts.show", READ, is_local=True),
+    Page("failures", gettext_lazy("Failures"), "failures_page.show", READ, is_local=True),
     Page("conversations", gettext_lazy("Conversations"), "conversations_page.show", READ, is_local=True),
     Page("connections", gettext_lazy("Connections"), "open_connections_page.respond"),
     TASKS,

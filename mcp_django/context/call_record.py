@@ -46,7 +46,9 @@ class CallRecord:
     it. ``token`` identifies the token without revealing it. ``size`` is that of the answer in bytes. ``writes`` says
     that the tool may change something, ``is_keyed`` that the client can repeat the call by its idempotency key.
     ``outcome`` is "ok", "tool_error", "asked", "tried", "task", "cancelled", "error:<code>" or
-    "refused:<why>", "" while the call runs; ``detail`` explains a refusal. ``history`` has the keys of the LogEntry
+    "refused:<why>", "" while the call runs; ``detail`` is the reason of a refusal or failure, ``cause`` the checksum
+    that equal failures have in common, and ``release`` the version of the server then, "" for calls that did not fail.
+    ``history`` has the keys of the LogEntry
     rows. If the project keeps them, ``arguments`` (JSON) and ``result`` (bytes) are request and response, and
     ``bodies`` is what is stored of them. During a transaction, ``kept`` has ``rows_changed`` and the length of
     ``history`` from before it, and ``is_ending`` says that it can no longer be stopped. ``spent`` has the cache keys
@@ -89,6 +91,8 @@ class CallRecord:
     detail: str = ""
     code: int = 0
     error_id: str = ""
+    cause: str = ""
+    release: str = ""
     trace: str = ""
     traceparent: str = ""
     history: list[str] = field(default_factory=list)
@@ -108,7 +112,7 @@ class CallRecord:
         """Set the outcome in the call's record, unless the record has one already."""
         if not self.outcome:
             self.outcome = outcome
-            self.detail = detail[:MAX_DETAIL]
+            self.detail = detail[:MAX_DETAIL] or self.detail
 
     @contextmanager
     def in_own_code(self) -> Iterator[None]:

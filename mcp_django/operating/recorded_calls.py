@@ -30,6 +30,7 @@ from ..signin import FactName
 from . import call_log_storage
 from .captured_contents import LEFT_OUT, captured
 from .daily_budgets import Budgets
+from .failure_causes import cause_of
 from .switches import board
 
 logger = logging.getLogger("mcp_django")
@@ -189,6 +190,9 @@ class RecordedCall:
                 record.detail = UNDONE
             elif record.rows_changed or record.history:
                 record.detail = DONE
+        record.cause = cause_of(record)
+        if record.cause:
+            record.release = settings.SERVER["version"]
         if settings.BUDGETS and record.method not in NOT_LOGGED:
             Budgets(request).spend()
         for receiver, error in call_finished.send_robust(sender=request.mcp.site, request=request, record=record):

@@ -25,6 +25,7 @@ from ..context.questions import Answers, Question
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..exceptions import CallRefused, Cancelled, InputRequired, InsufficientScope, MiddlewareFailed, NotFound, ToolError
+from ..operating.failure_causes import reason_of
 from ..operating.recorded_calls import RecordedCall, counted
 from ..orm.access import access_of
 from ..orm.permission_queries import load_permissions
@@ -250,7 +251,7 @@ class Kernel:
         record = self.request.mcp.record
         assert call.id is not None
         if result.get("isError"):
-            record.settle("tool_error")
+            record.settle("tool_error", "" if record.outcome else reason_of(_told(result)))
         elif result.get("resultType") == "input_required":
             record.settle("asked")
         elif result.get("resultType") == "task":
@@ -293,5 +294,11 @@ class Kernel:
             case _:
                 mapped = InternalError(data={"errorId": log_failure(call.method, error, record)})
         record.code = mapped.code
-        record.settle(f"error:{mapped.code}")
+        # A failure of the server's own has its place as reason: what the client is told is the same for all of them.
+        record.settle(f"error:{mapped.code}", "" if record.error_id else reason_of(mapped.message))
         return Reply(encode(mapped.response(call.id, modern=call.era.modern)), call.era.status(mapped))
+
+
+def _told(result: Mapping[str, Any]) -> str:
+    """Return the first text of a result, "" for one without text."""
+    return next((str(block["text"]) for block in result.get("content", ()) if block.get("type") == "text"), "")

@@ -13,7 +13,8 @@ import orjson
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..exceptions import ToolError
-from ..orm.query_limits import OutcomeUnknown, read_limits
+from ..operating.failure_causes import reason_of
+from ..orm.query_limits import read_limits
 from ..orm.tool_arguments import Arguments
 from ..schema.arguments import ArgumentSchema
 from .base import RecordTool, Tool
@@ -46,8 +47,7 @@ class RefusedCall:
         """
         tool = self.tool
         error = self.error
-        # Operators have to find the calls of which nobody knows what they have done.
-        self.request.mcp.record.settle(error.outcome, error.message if isinstance(error, OutcomeUnknown) else "")
+        self.request.mcp.record.settle(error.outcome, reason_of(error.message))
         try:
             with read_limits(PROPOSAL_SHARE) if isinstance(tool, RecordTool) else nullcontext():
                 call = self.proposal()

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from ...context.call_record import CallRecord
 from ...context.questions import Question
 from ...context.request import MCPRequest
+from ...operating.failure_causes import place_of
 from ...runtime.middleware_source import missing_attribute
 from ...runtime.missing_migrations import MissingTables
 
@@ -62,6 +63,7 @@ def log_failure(what: str, error: Exception, record: CallRecord | None = None) -
     error_id = (record.id if record is not None else uuid.uuid4()).hex
     if record is not None:
         record.error_id = error_id
+        record.detail = place_of(error)
     why = missing_attribute(error)
     text = f"%r failed: {why} (error %s)" if why else "%r failed (error %s)"
     logger.error(text, what[:64], error_id, exc_info=error, extra={"request_id": error_id})

@@ -1,0 +1,193 @@
+"""The console's page of failures by cause: equal failures are one line, those that are new first.
+
+Calls that failed or were refused have a checksum of what failed and why
+(:mod:`mcp_django.operating.failure_causes`). An index of these alone finds them, so the page reads no other calls.
+"""
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import Any, Final
+
+from django.db.models import Count, Max, Min, QuerySet
+from django.http import HttpRequest, HttpResponseBase
+from django.utils import timezone
+from django.utils.translation import gettext_lazy
+
+from ..conf import settings
+from ..context.untrusted_text import plain
+from ..models import CallEntry
+from .call_query import CallQuery
+from .console_pages import Page
+from .overview_charts import SPANS
+
+# What the page shows where the query names no time.
+DEFAULT: Final = "last 7d"
+# Maximum number of causes, of pairs of client and user that are counted for them, and of names that a cause shows.
+MOST: Final = 100
+MOST_CALLERS: Final = 5_000
+NAMED: Final = 3
+# A failure is new if nothing like it was seen before this time.
+NEW: Final = timedelta(days=1)
+READ: Final = ("time", "tool", "method", "outcome", "detail", "release", "cause")
+
+
+@dataclass
+class FailureCause:
+    """Equal failures in a period: how many of ``all`` failures, and the ``first`` one in the log and the ``newest``."""
+
+    checksum: str
+    count: int
+    all: int
+    first: CallEntry
+    newest: CallEntry
+    clients: Counter[str]
+    users: Counter[str]
+    query: CallQuery
+
+    @property
+    def share(self) -> float:
+        """The share of these failures among all of the period, in percent."""
+        return 100 * self.count / self.all
+
+    @property
+    def what(self) -> str:
+        """The tool or method that fails."""
+        return plain(self.newest.tool or self.newest.method)
+
+    @property
+    def reason(self) -> str:
+        """Why it fails, as the newest failure says it; "" where its outcome says it all."""
+        return plain(self.newest.detail)
+
+    @property
+    def since_release(self) -> str:
+        """The version of the server that failed first."""
+        return plain(self.first.release)
+
+    @property
+    def calls(self) -> CallQuery:
+        """The query of these failures in the period."""
+        return self.query.adding(cause=self.checksum)
+
+    @property
+    def named_clients(self) -> list[tuple[str, int, CallQuery]]:
+        """The clients that meet it most, with the number of failures and their query."""
+        return self._named(self.clients, "client")
+
+    @property
+    def named_users(self) -> list[tuple[str, int, CallQuery]]:
+        """The users who meet it most, likewise."""
+        return self._named(self.users, "user")
+
+    @property
+    def other_clients(self) -> int:
+        """How many clients more meet it."""
+        return max(0, len(self.clients) - NAMED)
+
+    @property
+    def other_users(self) -> int:
+        """How many users more meet it."""
+        return max(0, len(self.users) - NAMED)
+
+    def _named(self, counts: Counter[str], term: str) -> list[tuple[str, int, CallQuery]]:
+        return [(plain(name), n, self.calls.adding(**{term: name})) for name, n in counts.most_common(NAMED)]
+
+
+class Failures:
+    """The failures that a query finds, by cause."""
+
+    def __init__(self, query: CallQuery, now: datetime) -> None:
+        self.query = query
+        self.now = now
+        self.rows: QuerySet[CallEntry] = query.filter(CallEntry._default_manager.order_by()).filter(cause__gt="")
+
+    @cached_property
+    def causes(self) -> list[FailureCause]:
+        """The causes with the most failures, those that are new first."""
+        totals = self.rows.values("cause").annotate(n=Count("pk"), newest=Max("pk"))
+        found = list(totals.order_by("-n", "cause")[:MOST])
+        if not found:
+            return []
+
+        # The first failure of each cause may be older than the period.
+        checksums = [line["cause"] for line in found]
+        log = CallEntry._default_manager.order_by()
+        first = dict(log.filter(cause__in=checksums).values_list("cause").annotate(Min("pk")))
+        read = log.only(*READ).in_bulk([*first.values(), *(line["newest"] for line in found)])
+        clients, users = self._callers(checksums)
+        number = self.count if len(found) == MOST else sum(line["n"] for line in found)
+        causes = [
+            FailureCause(
+                checksum=line["cause"],
+                count=line["n"],
+                all=number,
+                first=read[first[line["cause"]]],
+                newest=read[line["newest"]],
+                clients=clients[line["cause"]],
+                users=users[line["cause"]],
+                query=self.query,
+            )
+            for line in found
+        ]
+        return sorted(causes, key=self.is_old)
+
+    @property
+    def count(self) -> int:
+        """How many failures there are."""
+        return self.rows.count()
+
+    def is_old(self, cause: FailureCause) -> bool:
+        """Return whether failures like these were seen before yesterday's this time."""
+        return cause.first.time < self.now - NEW
+
+    @property
+    def sections(self) -> list[tuple[Any, list[FailureCause]]]:
+        """The causes with their headings: the new ones, and the others."""
+        new = [cause for cause in self.causes if not self.is_old(cause)]
+        old = [cause for cause in self.causes if self.is_old(cause)]
+        headed = [(gettext_lazy("New since yesterday"), new), (gettext_lazy("Known before"), old)]
+        return [(title, causes) for title, causes in headed if causes]
+
+    def of_release(self, release: str) -> list[FailureCause]:
+        """Return the causes that this version of the server was the first to meet."""
+        return [cause for cause in self.causes if cause.first.release == release]
+
+    def _callers(self, checksums: list[str]) -> tuple[dict[str, Counter[str]], dict[str, Counter[str]]]:
+        """Return the clients and the users who meet each cause, with the number of failures."""
+        clients: dict[str, Counter[str]] = defaultdict(Counter)
+        users: dict[str, Counter[str]] = defaultdict(Counter)
+        met = self.rows.filter(cause__in=checksums).values_list("cause", "client_name", "client_id", "username")
+        for checksum, name, client_id, username, number in met.annotate(Count("pk"))[:MOST_CALLERS]:
+            if name or client_id:
+                clients[checksum][name or client_id] += number
+            if username:
+                users[checksum][username] += number
+        return clients, users
+
+
+def show(page: Page, request: HttpRequest) -> HttpResponseBase:
+    """Return the page of failures by cause, of the last seven days unless the query names another time."""
+    now = timezone.now()
+    query = CallQuery.parse(request.GET.get("q", ""), now)
+    if query.period is None:
+        query = query.adding(time=DEFAULT)
+    found = Failures(query, now)
+    release = settings.SERVER["version"]
+    of_release = found.of_release(release)
+    is_narrowed = "release" in request.GET
+    sections = [(None, of_release)] if is_narrowed else found.sections
+    texts = [str(term) for term in query.terms]
+    context = {
+        "query": query,
+        "sections": sections,
+        "release": release,
+        "of_release": of_release,
+        "is_narrowed": is_narrowed,
+        "most": MOST if len(found.causes) == MOST else 0,
+        "calls_url": page.home.calls_url,
+        "list_url": query.adding(outcome="failed").url(page.home.calls_url),
+        "spans": [(title, query.adding(time=text).url(), text in texts) for text, title in SPANS],
+    }
+    return page.render(request, context)
