@@ -28,8 +28,8 @@ TABLE: Final = "mcp_django_callentry"
 FILL: Final = """
 INSERT INTO mcp_django_callentry (
     call_id, time, site, "user", username, kind, client_id, client_name, client_host, token, session, version,
-    method, tool, model, action, writes, rows_read, rows_changed, size, tokens, outcome, detail, error_id, duration,
-    queries, query_time, trace, history, arguments, result{more_names}
+    method, tool, model, action, writes, rows_read, rows_changed, size, tokens, outcome, detail, error_id, cause,
+    release, duration, queries, query_time, trace, history, arguments, result{more_names}
 )
 SELECT
     md5(n::text || %(seed)s), %(begins)s::timestamptz + (n + 1) * (%(step)s || ' seconds')::interval, 'mcp',
@@ -47,6 +47,7 @@ SELECT
         WHEN r < 37 THEN 'error:-32602' WHEN r < 38 THEN 'error:-32603' WHEN r < 39 THEN 'refused:switch'
         WHEN r < 40 THEN 'asked' ELSE 'ok' END,
     '', CASE WHEN r = 37 THEN left(md5(n::text || %(seed)s), 12) ELSE '' END,
+    CASE WHEN r < 39 THEN left(md5(t || r), 16) ELSE '' END, CASE WHEN r < 39 THEN '1' ELSE '' END,
     3 + q %% 90 + CASE WHEN q = 17 THEN 2500 WHEN q %% 97 = 0 THEN 600 ELSE 0 END, 2 + q %% 7, 1 + q %% 40,
     CASE WHEN s %% 4 = 0 THEN md5('trace' || n || %(seed)s) ELSE '' END, '[]', '', ''{more_values}
 FROM (
@@ -67,6 +68,9 @@ PAGES: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
     "overview, day": ("overview/", {"q": "last 24h"}),
     "overview, week": ("overview/", {"q": "last 7d"}),
     "overview, month": ("overview/", {"q": "last 30d"}),
+    "failures, day": ("failures/", {"q": "last 24h"}),
+    "failures, month": ("failures/", {"q": "last 30d"}),
+    "failures of a client, month": ("failures/", {"q": "client:client-3 last 30d"}),
     "calls": ("", {}),
     "calls, page 100": ("", {"p": "100"}),
     "one call": ("{call}/change/", {}),

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, Final
 
-from django.db.models import Count, Max, Min, QuerySet
+from django.db.models import Count, Max, OuterRef, QuerySet, Subquery
 from django.http import HttpRequest, HttpResponseBase
 from django.utils import timezone
 from django.utils.translation import gettext_lazy
@@ -25,7 +25,7 @@ from .overview_charts import SPANS
 # What the page shows where the query names no time.
 DEFAULT: Final = "last 7d"
 # Maximum number of causes, of pairs of client and user that are counted for them, and of names that a cause shows.
-MOST: Final = 100
+MOST: Final = 50
 MOST_CALLERS: Final = 5_000
 NAMED: Final = 3
 # A failure is new if nothing like it was seen before this time.
@@ -106,16 +106,19 @@ class Failures:
     @cached_property
     def causes(self) -> list[FailureCause]:
         """The causes with the most failures, those that are new first."""
-        totals = self.rows.values("cause").annotate(n=Count("pk"), newest=Max("pk"))
+        # The index of causes and times has all that the totals need.
+        totals = self.rows.values("cause").annotate(n=Count("*"), last=Max("time"))
         found = list(totals.order_by("-n", "cause")[:MOST])
         if not found:
             return []
 
         # The first failure of each cause may be older than the period.
         checksums = [line["cause"] for line in found]
-        log = CallEntry._default_manager.order_by()
-        first = dict(log.filter(cause__in=checksums).values_list("cause").annotate(Min("pk")))
-        read = log.only(*READ).in_bulk([*first.values(), *(line["newest"] for line in found)])
+        log = CallEntry._default_manager.order_by().only(*READ)
+        earliest = log.filter(cause=OuterRef("cause")).order_by("time").values("pk")[:1]
+        newest = self.rows.filter(cause__in=checksums, time__in={line["last"] for line in found}).only(*READ)
+        last = {entry.cause: entry for entry in newest.annotate(first=Subquery(earliest)).order_by("time", "pk")}
+        first = log.in_bulk([entry.first for entry in last.values()])
         clients, users = self._callers(checksums)
         number = self.count if len(found) == MOST else sum(line["n"] for line in found)
         causes = [
@@ -123,8 +126,8 @@ class Failures:
                 checksum=line["cause"],
                 count=line["n"],
                 all=number,
-                first=read[first[line["cause"]]],
-                newest=read[line["newest"]],
+                first=first[last[line["cause"]].first],
+                newest=last[line["cause"]],
                 clients=clients[line["cause"]],
                 users=users[line["cause"]],
                 query=self.query,
