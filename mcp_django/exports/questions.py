@@ -33,6 +33,7 @@ from ..orm.ordering import Orderings
 from ..orm.pagination import PageQuery
 from ..orm.path import Path
 from ..orm.query_limits import read_limits
+from ..orm.related_values import RelatedValue
 from ..orm.row_arguments import RowArguments
 from ..orm.row_reading import read_page
 from ..orm.tool_arguments import Arguments
@@ -190,8 +191,11 @@ class RowsQuestion(Question):
             rows = RowArguments(model, {**given, "fields": others or ["pk"]})
         query = replace(rows.query(), text_limit=None)
         for column in query.columns:
-            # A column of a related row is a part of that row.
+            # A column of a related row is a part of that row, and a value of a list one of its rows.
+            listed = RelatedValue.read(model, column.name) if column.through else None
             end = Path.read(model, column.name).end if column.through else model
+            if listed is not None:
+                end = listed.link.related
             _check_exported(column.name, end)
         return cls(model, given, query, with_urls=with_urls)
 

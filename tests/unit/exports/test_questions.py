@@ -218,3 +218,14 @@ def test_what_may_not_be_exported_is_refused_by_any_way(monkeypatch: Any) -> Non
         with pytest.raises(NotPermitted, match="may not be exported"):
             asked(request, label, **arguments)
     asked(request, "testapp.book", fields=["title", "author"])
+
+
+def test_a_value_of_a_list_is_refused_where_its_rows_may_not_be_exported(monkeypatch: Any) -> None:
+    make_library()
+    site = site_with(Book, Author)
+    request = request_of(make_superuser(), site)
+    fields = ["name", "books.count", "books.sum.pages"]
+    assert answer(request, "testapp.author", fields=fields) == paged(request, "testapp.author", fields=fields)
+    monkeypatch.setattr(site.exposures[Book], "has_export_permission", lambda request: False)
+    with pytest.raises(NotPermitted, match=r"testapp\.book may not be exported"):
+        asked(request_of(make_superuser("other"), site), "testapp.author", fields=fields)
