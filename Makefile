@@ -197,5 +197,5 @@ chromium:
 	fi
 
 clean:
-	rm -rf .venv .venv-clients .venv-demo .venv-django6 .venv-lock .venv-lowest tests/node_modules build dist media db.sqlite3* .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-clients .venv-demo .venv-django6 .venv-lock .venv-lowest tests/node_modules build dist media media-exports db.sqlite3* .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+from django.conf.global_settings import STORAGES
+
 from example_project.databases import database_from
 from mcp_django.oauth.toolkit_settings import provider_settings
 
@@ -77,6 +79,14 @@ USE_TZ = True
 STATIC_URL = "static/"
 MEDIA_URL = "media/"
 MEDIA_ROOT = Path(os.environ.get("EXAMPLE_MEDIA") or BASE_DIR / "media")
+STORAGES = {
+    **STORAGES,
+    # Beside the folder of media, which is served.
+    "mcp_exports": {
+        "BACKEND": "django.core.files.storage.FileSystemStorage",
+        "OPTIONS": {"location": MEDIA_ROOT.with_name(f"{MEDIA_ROOT.name}-exports")},
+    },
+}
 
 REDIS_URL = os.environ.get("REDIS_URL")
 if REDIS_URL:

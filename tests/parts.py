@@ -34,10 +34,8 @@ PYTEST = os.environ.get("PYTEST", "")
 # The files go to the processes in their order.
 SERVERS = f"-n 2 --dist loadfile --no-loadscope-reorder {PYTEST} tests/e2e"
 # The example project is tested with its own settings, all else with those of the tests.
-EXAMPLE_FILES = [
-    f"tests/project/test_example_{name}.py"
-    for name in ("approval", "asking", "evals", "project", "reach", "stories", "tasks", "texts", "trials", "writes")
-]
+EXAMPLE_TOPICS = "approval asking evals exports project reach stories tasks texts trials writes"
+EXAMPLE_FILES = [f"tests/project/test_example_{name}.py" for name in EXAMPLE_TOPICS.split()]
 EXAMPLE = "--ds=example_project.settings " + " ".join(EXAMPLE_FILES)
 # The admin's verdicts and the endpoint's are compared there too, and on small admins beside it, in so many cases.
 PARITY = "--ds=tests.parity.settings --nomigrations tests/behaviour/test_parity.py"

@@ -33,6 +33,7 @@ QUESTIONS = [
     "Ada Ibarra is called Ada Evans now, and is there twice: merge the two customers.",
     "Cancel all pending orders. Then take that back.",
     "Take stock of the whole shop, and tell me what to order.",
+    "Give me all orders of the last twelve months as an Excel file, with customer, country and total.",
 ]
 
 

@@ -1,5 +1,6 @@
 """A whole project below a path, behind a proxy, with middleware that chooses time zone and language."""
 
+import asyncio
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import pytest
 
 from tests.cases import whole
 from tests.e2e.browser import FormReader
+from tests.e2e.downloads import Downloader
 from tests.e2e.proxy import run_proxy
 from tests.e2e.python_client import Person, call
 from tests.e2e.servers import Server, command, environment, free_port, manage, run
@@ -76,6 +78,16 @@ async def test_the_official_client_signs_in_and_works(below: Below, mode: str) -
     assert person.sign_ins == 1
     # The root of the host is another site's. Clients look there, and find nothing that would mislead them.
     assert below.elsewhere[0] == [] or not below.well_known
+
+
+async def test_an_export_is_downloaded_where_its_address_says(below: Below) -> None:
+    person = Person(below, "admin")
+    async with person.connect("auto") as client:
+        told = await call(client, "export_records", model="shop.order", fields=["number"])
+    assert told["url"].startswith(f"{below.url}/exports/")
+    response = await asyncio.to_thread(Downloader("admin").open, told["url"])
+    assert response.content.count(b"\r\n") == 201
+    assert response.headers["content-length"] == str(told["bytes"])
 
 
 async def test_the_documents_name_the_project_and_not_the_host(below: Below) -> None:

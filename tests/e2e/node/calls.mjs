@@ -1,7 +1,7 @@
 // Calls tools with a token, by an official client that can ask its user and open pages for them.
 //
-// The argument is { client: 'client2' | 'sdk1', mode, url, token, calls: [{ name, arguments }] }; it writes { version,
-// asked, results }.
+// The argument is { client: 'client2' | 'sdk1', mode, url, token, calls: [{ name, arguments }], reads }; it writes
+// { version, asked, results, contents }. If it `reads`, it reads each resource that a result links to.
 
 const task = JSON.parse(process.argv[2]);
 const isNew = task.client === 'client2';
@@ -29,7 +29,10 @@ const transport = new StreamableHTTPClientTransport(new URL(task.url), { request
 await client.connect(transport);
 const results = [];
 for (const call of task.calls) results.push(await client.callTool(call));
+const links = task.reads ? results.flatMap(result => result.content).filter(block => block.type === 'resource_link') : [];
+const contents = [];
+for (const { uri } of links) contents.push((await client.readResource({ uri })).contents);
 const version = isNew ? client.getNegotiatedProtocolVersion() : transport.protocolVersion;
-console.log(JSON.stringify({ version, asked, results }));
+console.log(JSON.stringify({ version, asked, results, contents }));
 await client.close();
 process.exit(0);
