@@ -63,7 +63,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=5, help="of work under faults, after the start")
     parser.add_argument("--clients", type=int, default=64, help="each of one kind, in the shares of 64")
     parser.add_argument("--rows", type=int, default=2_000, help="of the table that is read and exported")
-    parser.add_argument("--pause", type=float, default=1, help="seconds of a client between two calls")
+    parser.add_argument("--pause", type=float, default=4, help="seconds of a client between two calls")
     parser.add_argument("--before", help="commit of the version before (default: before the newest migration)")
     parser.add_argument("--json", type=Path, default=Path("build/two-hosts.json"), help="file to write")
     return parser.parse_args(arguments)
@@ -142,7 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         say(reason)
         return 2
     # A run that is told to end cleans up.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     before = options.before or version_before()
     with Cluster(max(options.clients, len(SHARES)), options.rows, before, say) as cluster:
         found = asyncio.run(work(cluster, options))

@@ -1,5 +1,6 @@
 """Clients that export a table, and open the file as a person in a browser."""
 
+import csv
 import time
 from importlib.util import find_spec
 from typing import Any
@@ -12,7 +13,7 @@ from .cluster import URL
 from .people import Person
 
 # Words of a host of the version before, which has no such tool.
-UNKNOWN_TOOL = "export_records"
+UNKNOWN_TOOL = "Unknown tool: export_records"
 # Columns of the file that are compared.
 EXPORTED = ["number", "name"]
 
@@ -26,7 +27,9 @@ class Exporter(Person):
         began = time.monotonic()
         question = {"model": "ledger.row", "fields": EXPORTED, "ordering": ["number"]}
         try:
-            made = await self.ask("export_records", lambda: self.client.call("export_records", **question))
+            made = await self.ask(
+                "export_records", lambda: self.client.call("export_records", **question), UNKNOWN_TOOL
+            )
         except Trouble as trouble:
             if UNKNOWN_TOOL in trouble.text:
                 self.book.notes["exports asked of the version before, which has none"] += 1
@@ -45,11 +48,11 @@ class Exporter(Person):
         except Trouble as trouble:
             self.book.lost("export", f"{made['file']}: {trouble}")
             return
-        expected = [",".join(EXPORTED), *(f"{number},Row {number}" for number in range(self.run.rows))]
-        wrong = [where for where, text in (("page", mine), ("resource", text_of(read))) if lines(text) != expected]
+        expected = [{"number": str(number), "name": f"Row {number}"} for number in range(self.run.rows)]
+        wrong = [where for where, text in (("page", mine), ("resource", text_of(read))) if rows_of(text) != expected]
         other = self.run.people[(self.number + 1) % len(self.run.people)]
         try:
-            await self.ask("export page of another", lambda: self.open(made["url"], other["browser"]))
+            await self.ask("export page of another", lambda: self.open(made["url"], other["browser"]), "404 ")
         except Trouble as trouble:
             if not trouble.text.startswith("404") and trouble.kind != NO_ANSWER and "503" not in trouble.text:
                 wrong.append(f"another person gets {trouble}")
@@ -76,9 +79,10 @@ class Exporter(Person):
         return response.text
 
 
-def lines(text: str) -> list[str]:
-    """Return the lines of a CSV file."""
-    return text.removeprefix("\ufeff").splitlines()
+def rows_of(text: str) -> list[dict[str, str]]:
+    """Return the compared columns of a CSV file."""
+    read = csv.DictReader(text.removeprefix("\ufeff").splitlines())
+    return [{name: row[name] for name in EXPORTED} for row in read]
 
 
 def text_of(result: dict[str, Any]) -> str:

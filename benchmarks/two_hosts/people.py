@@ -1,9 +1,11 @@
 """What the clients do, over and over: each of one kind, each of a person of their own."""
 
 import asyncio
+import contextlib
 import json
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import httpx2
@@ -11,7 +13,7 @@ import httpx2
 from benchmarks.calls import LEGACY, MODERN
 
 from .client import NO_ANSWER, PATIENCE, TOOL_ERROR, Client, Stream, Trouble, content_of, pause, result_of
-from .promises import Book
+from .promises import RIGHT, Book
 
 Found = TypeVar("Found")
 
@@ -56,8 +58,8 @@ class Person:
         """Return the key of this turn's entry."""
         return f"{self.kind}-{self.number}-{self.turn}"
 
-    async def ask(self, what: str, request: Callable[[], Awaitable[Found]]) -> Found:
-        """Make one request, and write down how it went.
+    async def ask(self, what: str, request: Callable[[], Awaitable[Found]], refused_by: str = "") -> Found:
+        """Make one request, and write down how it went; with these words it is refused as it should be.
 
         Raises:
             Trouble: it was not answered as it should be.
@@ -66,6 +68,9 @@ class Person:
         try:
             found = await request()
         except Trouble as trouble:
+            if refused_by and refused_by in trouble.text:
+                self.book.request(what, RIGHT, time.monotonic() - began)
+                raise
             self.book.request(what, trouble.kind, time.monotonic() - began, trouble.text)
             if trouble.text.startswith("401"):
                 self.book.lost("session", f"the token of {self.number} is refused: {trouble}")
@@ -273,49 +278,57 @@ class SessionSubscriber(Subscriber):
 
 
 class Confirmer(Person):
-    """Deletes what it has created, after a confirmation, and tries the confirmation once more."""
+    """Confirms what it is shown, by turns a deletion and a tool that could be run twice, and sends each confirmation
+    once more."""
 
     kind = "confirmation"
+    # The last call that was confirmed and could be run twice.
+    sent: dict[str, Any] | None = None
 
     async def once(self) -> None:
         key = self.key()
+        if self.turn % 2:
+            await self.confirmed("pay", key, {"key": key}, before=0, after=1)
+            return
         self.book.expect("confirmation", key, 0, 1)
         try:
             made = await self.create(key)
         except Trouble:
             return
-        self.book.expect("confirmation", key, 1)
-        chosen = {"model": "ledger.entry", "pk": made["pk"]}
+        await self.confirmed("delete_record", key, {"model": "ledger.entry", "pk": made["pk"]}, before=1, after=0)
+
+    async def confirmed(self, tool: str, key: str, arguments: dict[str, Any], before: int, after: int) -> None:
+        """Call a tool, and confirm three of four calls; so many entries there are before it has done anything."""
+        self.book.expect("confirmation", key, before)
         began = time.monotonic()
         try:
-            shown = await self.insist("delete_record", lambda: self.client.call("delete_record", **chosen))
+            shown = await self.insist(tool, lambda: self.client.call(tool, **arguments))
         except Trouble as trouble:
             self.book.lost("confirmation", f"{key} cannot be shown: {trouble}")
             return
-        # Every fourth is not confirmed, and so has to be there at the end.
-        if self.turn % 4 == 0:
+        if self.turn % 8 in (3, 4):
             return
         self.book.expect("confirmation", key, 0, 1)
-        sent = {**chosen, "confirm_token": shown["confirm_token"]}
-        if not await self.confirm(key, sent):
+        sent = {**arguments, "confirm_token": shown["confirm_token"]}
+        if not await self.confirm(tool, key, sent):
             return
-        self.book.expect("confirmation", key, 0)
+        self.book.expect("confirmation", key, after)
         self.book.kept("confirmation", time.monotonic() - began)
-        try:
-            again = await self.ask("delete_record", lambda: self.client.call("delete_record", **sent))
-        except Trouble:
-            return
-        # For a row that is gone there is nothing to delete, and so nothing to be refused.
-        if again.get("deleted"):
-            self.book.lost("confirmation", f"the token of {key} was taken twice: {again}")
+        # This one and an older one: whatever is answered, the entries tell at the end what was done twice.
+        for old in [sent] if self.sent is None or tool != "pay" else [sent, self.sent]:
+            refused_by = "No such record" if tool == "delete_record" else "was used"
+            with contextlib.suppress(Trouble):
+                await self.ask(f"{tool} once more", partial(self.client.call, tool, **old), refused_by)
+        if tool == "pay":
+            self.sent = sent
 
-    async def confirm(self, key: str, sent: dict[str, Any]) -> bool:
+    async def confirm(self, tool: str, key: str, sent: dict[str, Any]) -> bool:
         """Send the confirmation until it is answered; return whether it was taken."""
         began = time.monotonic()
         unsure = False
         while time.monotonic() - began < DEADLINE:
             try:
-                await self.ask("delete_record", lambda: self.client.call("delete_record", **sent))
+                await self.ask(tool, lambda: self.client.call(tool, **sent))
             except Trouble as trouble:
                 if trouble.kind == TOOL_ERROR and unsure:
                     # The first one was taken, or will never be: both are right.

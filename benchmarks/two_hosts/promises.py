@@ -7,13 +7,15 @@ from typing import Any
 
 # Seconds after which something that came is late.
 LATE = 2.0
+# How a request went that has to be refused.
+RIGHT = "refused as it should be"
 # What each promise is, by its name.
 PROMISES = {
     "write": "a write that was answered is there once, however often it was sent",
     "page": "pages by cursor give each row once, in order",
     "session": "a session goes on at every worker",
     "change": "a subscriber hears of a change, or has its stream ended and asks again",
-    "confirmation": "a confirmed deletion is done once, an unconfirmed one never, a used token is refused",
+    "confirmation": "a confirmed call is done once, however often its token is sent, an unconfirmed one never",
     "question": "a question is answered through any worker, and its call does once what it says",
     "stream": "the stream of a call gives each message once, also to who comes back, or says that it was interrupted",
     "task": "a task ends, and has done its work once, or says that it may have been done",

@@ -11,6 +11,7 @@ from .promises import LATE, PROMISES, Book
 # Seconds after a fault that count as its time.
 AFTERWARDS = 10
 ANSWERED = "answered"
+OUTCOMES = ("refused", "no answer", "tool error")
 
 
 def of_requests(book: Book) -> dict[str, Any]:
@@ -48,7 +49,7 @@ def of_faults(book: Book, happened: list[Happened]) -> list[dict[str, Any]]:
                 "seconds": round(fault.ended - fault.began, 1),
                 "said": fault.said,
                 "requests": len(inside),
-                **{outcome: number for outcome, number in outcomes.items() if outcome != ANSWERED},
+                **{outcome: number for outcome, number in outcomes.items() if outcome in OUTCOMES},
                 "slowest_answer": round(
                     max((took for *_, outcome, took in inside if outcome == ANSWERED), default=0), 1
                 ),
@@ -112,7 +113,7 @@ def text(found: dict[str, Any]) -> str:
         numbers = [
             fault["at"],
             fault["requests"],
-            *(fault.get(kind, 0) for kind in ("refused", "no answer", "tool error")),
+            *(fault.get(kind, 0) for kind in OUTCOMES),
         ]
         numbers += [fault["slowest_answer"], fault["longest_silence"]]
         lines.append(f"| {fault['name']} | {' | '.join(map(str, numbers))} | {fault['said']} |")

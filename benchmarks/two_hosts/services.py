@@ -184,7 +184,7 @@ def pooler_numbers(what: str) -> list[dict[str, Any]]:
 
 
 def redis(directory: Path) -> Program:
-    """Return Redis, which keeps nothing on the disk."""
+    """Return Redis, which writes down what it keeps: confirmations that were used must not be forgotten."""
     options = [
         "--bind",
         CENTER,
@@ -193,7 +193,7 @@ def redis(directory: Path) -> Program:
         "--save",
         "",
         "--appendonly",
-        "no",
+        "yes",
         "--protected-mode",
         "no",
     ]

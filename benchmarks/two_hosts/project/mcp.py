@@ -43,6 +43,13 @@ def sign(request: MCPRequest, key: str) -> str:
     return f"{key} signed by {name}"
 
 
+@mcp.tool(destructive=True)
+def pay(request: MCPRequest, key: str) -> str:
+    """Write an entry, once it is confirmed."""
+    Entry._default_manager.create(key=key)
+    return key
+
+
 @mcp.tool(destructive=False, task=mcp.task(atomic=True))
 def settle(request: MCPRequest, key: str, pause: float) -> str:
     """Write an entry in the transaction that ends the task."""
