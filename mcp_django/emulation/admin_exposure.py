@@ -315,8 +315,9 @@ class AdminExposure(ModelExposure):
         return self._shown(request, call_hook(self.label, PAGE, self._read_names, request, obj, default=none))
 
     def _shown(self, request: MCPRequest, page: Iterable[str]) -> tuple[str, ...]:
-        names = (name for name in (*self._list_names(request), *page) if name not in self.exclude)
-        return self.options.with_primary_key(name for name in names if not is_withheld(name, self.model))
+        excluded = self.exclude
+        names = [name for name in (*self._list_names(request), *page) if name not in excluded]
+        return self.options.with_primary_key([name for name in names if not is_withheld(name, self.model)])
 
     def _names_of_any_row(self, request: MCPRequest) -> list[str]:
         """Return the admin exposure's fields on the page of an empty row, or those that all sample rows show."""
@@ -379,7 +380,7 @@ class AdminExposure(ModelExposure):
         names = self.list_display or self._list_names(request)
         if not names:
             return super().get_list_display(request)
-        return self.options.with_primary_key(name for name in names if name in allowed)
+        return self.options.with_primary_key([name for name in names if name in allowed])
 
     def get_listing(self, request: MCPRequest) -> Listing:
         """Return the ``AdminListing`` of this request."""
