@@ -190,7 +190,7 @@ def show(page: Page, request: HttpRequest) -> HttpResponseBase:
         "is_narrowed": is_narrowed,
         "most": MOST if len(found.causes) == MOST else 0,
         "calls_url": page.home.calls_url,
-        "list_url": query.adding(outcome="failed").url(page.home.calls_url),
+        "list_url": CallQuery.parse(f"{query} failed refused", now).url(page.home.calls_url),
         "spans": [(title, query.adding(time=text).url(), text in texts) for text, title in SPANS],
     }
     return page.render(request, context)

@@ -26,6 +26,7 @@ from django.utils import timezone
 from mcp_django.context.call_record import CallRecord
 from mcp_django.models import CallEntry
 from mcp_django.operating.call_log_storage import row_of, store
+from mcp_django.operating.failure_causes import cause_of
 
 OUTCOMES = ["ok"] * 12 + ["refused:scope", "refused:rate", "tool_error", "error:-32602", "asked"]
 CLIENTS = ["Claude", "Codex", "<b>" + "LongestNameOfAll" * 5]
@@ -35,8 +36,13 @@ for n in range(600):
     values |= {"client_name": CLIENTS[n % 3], "client_id": f"client-{n % 3}", "username": "warehouse", "user": "3"}
     values |= {"method": "tools/call", "model": ["shop.order", "shop.product"][n % 2], "kind": "person", "size": n * 9}
     values |= {"duration": 4 + n * 7 % 90 + (400 if n % 50 == 0 else 0), "rows_read": n % 25, "session": f"s-{n % 9}"}
+    if values["outcome"] == "tool_error":
+        values["detail"] = ["shop.order has no field 'totl'.", "no_blank_in_" + "this_reason_" * 12][n % 2]
     ago = timedelta(minutes=(n * n * 7) % 1400)
-    records.append(CallRecord(started=timezone.now() - ago, version="2025-11-25", site="mcp", **values))
+    record = CallRecord(started=timezone.now() - ago, version="2025-11-25", site="mcp", **values)
+    record.cause = cause_of(record)
+    record.release = "1" if record.cause else ""
+    records.append(record)
 CallEntry.objects.all().delete()
 store(list(map(row_of, records)))
 CallEntry.objects.filter(call_id=records[0].id.hex).update(arguments='{"model": "shop.order"}', rows_changed=1)
@@ -89,6 +95,7 @@ PAGES = {
     "calls": ("", "Calls found: 603"),
     "refused": ("?q=refused", "missing scope"),
     "call": ("{call}/change/", "Where the time went"),
+    "failures": ("failures/", "no field 'totl'"),
     "conversations": ("conversations/", "Calls of one session"),
     "conversation": ("conversations/?call={call}", "Its calls"),
     "undo": ("undo/?change={change}", "Rows go back as they were"),
