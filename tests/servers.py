@@ -49,7 +49,7 @@ PARTS = {
 # Seconds in which others may give up their connections.
 PATIENCE = 60
 # Seconds that each part may take: a run that hangs is ended, and what it said until then is there.
-TIMEOUT = 1_800
+TIMEOUT = 3_000
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,9 @@ _ENDINGS: Final = frozenset(
 )
 # Words of totals, which are no filters.
 _TOTALS: Final = frozenset({"sum", "avg", "average", "mean", "median", "min", "max"})
-# Maximum number of values of lists that a message names.
-MAX_WAYS: Final = 6
+# Maximum number of values of lists that a message names, and what has all other totals.
+MAX_WAYS: Final = 4
+GROUPED: Final = "aggregate_records with having"
 # Words for how many of the related rows must match.
 QUANTIFIERS: Final[Mapping[str, Literal["some", "none", "every", "count"]]] = {
     **dict.fromkeys(("some", "any", "exists", "has"), "some"),
@@ -358,9 +359,9 @@ class FilterSuggestions(Suggestions):
         return FilterSuggestions(link.related, self.clock).is_filter(rest)
 
     def _totals_hint(self) -> str:
-        """Return how totals of related rows are written, "" for a model without lists."""
+        """Return how totals of related rows are written: as values of lists of the model, and in another call."""
         ways = [way for link in self.model.links for way in RelatedNames.some_of(link)] if not self._is_narrowed else []
-        return f" Totals of related rows: {', '.join(ways[:MAX_WAYS])}." if ways else ""
+        return f" Totals of related rows: {', '.join([*ways[:MAX_WAYS], GROUPED])}."
 
     def _by_key(self, name: str) -> str:
         """Suggest to filter a relation by primary keys of the related rows."""

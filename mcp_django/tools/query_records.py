@@ -152,13 +152,11 @@ class QueryRecords(RecordTool):
             "ordering": {**NAMES, "description": "-field: descending"},
             "fields": {
                 **NAMES,
-                "description": (
-                    "Columns, also customer.name, orders.count, orders.sum.total, orders.last.created; admin_url"
-                ),
+                "description": ("customer.name, orders.count, orders.sum.total, orders.last.created, admin_url"),
             },
             "limit": {"type": "integer", "description": "1-200, default 20"},
-            "cursor": {"type": "string", "description": "next_cursor, until absent"},
-            "count": {"type": "boolean", "description": "Count all matches"},
+            "cursor": {"type": "string", "description": "next_cursor"},
+            "count": {"type": "boolean", "description": "Count all"},
         },
         "required": ["model"],
     }

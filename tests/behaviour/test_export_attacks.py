@@ -293,6 +293,8 @@ def test_E_a_cancelled_task_leaves_no_file(large: None, storage: Any, monkeypatc
             self.stop()
 
     monkeypatch.setattr("mcp_django.tasks.heartbeats.Heartbeat.tell", cancel)
+    # The first page is told however soon it comes.
+    monkeypatch.setattr("mcp_django.context.request.PROGRESS_INTERVAL", 0)
     run_task(task_id)
     assert client.poll(task_id)["status"] == "cancelled"
     assert nothing_is_left(storage)

@@ -13,7 +13,7 @@ from tests.e2e.proxy import run_proxy
 from tests.e2e.servers import manage, run_example
 
 # The channel layer is a note: one process needs none that is shared.
-PROJECT = ["Tables of mcp_django", "Tables of oauth2_provider", "Cache", "Tasks", "System checks"]
+PROJECT = ["Tables of mcp_django", "Tables of oauth2_provider", "Cache", "Tasks", "Exports", "System checks"]
 MEMBERS = [
     *PROJECT,
     "Endpoint",
