@@ -49,7 +49,7 @@ PARTS = {
 # Seconds in which others may give up their connections.
 PATIENCE = 60
 # Seconds that each part may take: a run that hangs is ended, and what it said until then is there.
-TIMEOUT = 3_000
+TIMEOUT = 3_600
 
 
 @dataclass(frozen=True)
