@@ -21,7 +21,7 @@ PYTHON_DJANGO6 ?= $(call find_python,(3,12),python3.14 python3.13 python3.12 pyt
 # What the environments of the tests have; the exact versions are in requirements/.
 DJANGO5 = . --group dev --group docs --group example --group packages --group packages-django5 "django~=5.2.0"
 DJANGO6 = . --group dev --group example --group packages "django>=6,<7"
-LOWEST = ".[daphne,redis,uvicorn]" django-filter httpx2 hypothesis jsonschema pillow pytest pytest-asyncio pytest-django
+LOWEST = ".[xlsx,daphne,redis,uvicorn]" django-filter httpx2 hypothesis jsonschema pillow pytest pytest-asyncio pytest-django
 PIP_INSTALL = -m pip install --quiet --disable-pip-version-check
 # The first that knows dependency groups.
 PIP = "pip>=25.1"
