@@ -80,8 +80,8 @@ def refusals(
     """Turn the error of a write that Django or the database refuses into a ``ToolError`` without SQL.
 
     ``explain`` can describe a broken constraint; it returns "" if it cannot. ``undone`` says that a failed write leaves
-    nothing behind: if the database was busy, the same confirmation is then good for a second attempt. It is not so if
-    the table of the ``model`` has no transactions.
+    nothing behind: if the database was busy or away, the same confirmation is then good for a second attempt. It is not
+    so if the table of the ``model`` has no transactions.
     """
     if model is not None and engine_without_undo(router.db_for_write(model), model._meta.db_table):
         undone = False
@@ -123,7 +123,7 @@ def refusals(
         if trouble is None and (not isinstance(error, OperationalError) or isinstance(code_of(error), int)):
             raise
         logger.warning("A write failed in the database", exc_info=True)
-        if undone and trouble is Trouble.BUSY:
+        if undone:
             Answers.give_back()
         # An error that has no known cause is told as a busy database.
         trouble = trouble or Trouble.BUSY
