@@ -3,7 +3,7 @@
 import os
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -52,7 +52,8 @@ class CallRecord:
     rows. If the project keeps them, ``arguments`` (JSON) and ``result`` (bytes) are request and response, and
     ``bodies`` is what is stored of them. During a transaction, ``kept`` has ``rows_changed`` and the length of
     ``history`` from before it, and ``is_ending`` says that it can no longer be stopped. ``spent`` has the cache keys
-    that the call has used up. ``code`` is that of the JSON-RPC error in the answer, 0 for none; ``error_id`` is the id
+    that the call has used up. ``left`` removes what the call has left outside of the database, where its transaction is
+    rolled back. ``code`` is that of the JSON-RPC error in the answer, 0 for none; ``error_id`` is the id
     if the server failed, "" otherwise. ``traceparent`` is that of the call's span, or else the client's, and ``trace``
     the id in it. ``span`` is the OpenTelemetry span. A call that ``is_silent`` is not logged: it found nothing new.
     """
@@ -102,6 +103,7 @@ class CallRecord:
     kept: tuple[int, int] | None = None
     is_ending: bool = False
     spent: list[str] = field(default_factory=list)
+    left: list[Callable[[], object]] = field(default_factory=list, repr=False, compare=False)
     span: Any = field(default=None, repr=False, compare=False)
     is_silent: bool = False
 
@@ -125,9 +127,12 @@ class CallRecord:
             self.own_code = (self.own_code or 0.0) + max(0.0, spent)
 
     def undo(self, rows_changed: int, history: int) -> None:
-        """Take rows changed and history entries of a rolled back transaction off the call's record."""
+        """Take rows changed and history entries of a rolled back transaction off the call's record, and remove what it
+        has left elsewhere."""
         self.rows_changed = rows_changed
         self.history = self.history[:history]
+        while self.left:
+            self.left.pop()()
 
     @property
     def tokens(self) -> int:

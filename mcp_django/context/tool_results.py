@@ -28,6 +28,14 @@ class ToolResult:
         is."""
         return cls(content=[Text(error.message[: cls.MAX_ERROR - len(last)] + last)], is_error=True)
 
+    @property
+    def length(self) -> int:
+        """The characters of its texts and of its structured part."""
+        length = sum(len(block.text) for block in self.content if isinstance(block, Text))
+        if self.structured is not None:
+            length += len(orjson.dumps(self.structured, default=str, option=orjson.OPT_NON_STR_KEYS))
+        return length
+
     def to_wire(self) -> dict[str, Any]:
         """Return the tool result as JSON (``CallToolResult``); structured content is serialised once, for both."""
         wire: dict[str, Any] = {"content": [block.to_wire() for block in self.content]}

@@ -331,7 +331,7 @@ def _read_page(request: MCPRequest, response: HttpResponseBase, html: str) -> Re
     if asking or (form is not None and any(_asks(found, form) for found in every)):
         raise ToolError("This action continues on a page of its own. Nothing was changed. Run it in the admin.")
     text = " ".join(part for found in every for part in found.text)
-    return ResponseContent(text=text[: request.mcp.result_chars])
+    return ResponseContent(text=text)
 
 
 def _asks(html: HtmlForm, form: BaseForm | None) -> bool:

@@ -19,6 +19,7 @@ from django.db import router
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
+from ..context.caller_authority import authority
 from ..context.request import MCPRequest
 from ..context.signing import StoredSeal
 from ..differences.kept_changes import KeptChange
@@ -38,6 +39,10 @@ KEPT_FOR: Final = timedelta(days=1)
 # Number of exports that are kept for one user: more would only fill the storage.
 MOST: Final = 20
 LENGTHS: Final = text_lengths(Export)
+# The types of files that hold the result of a tool, by format.
+OF_RESULTS: Final = {"json": "application/json", "txt": "text/plain"}
+OPEN: Final = "Give the user this url: they open it in a browser, signed in as themselves, until it expires."
+READ: Final = "Read the uri as a resource."
 # Digits of an id: 128 random bits.
 DIGITS: Final = 32
 DELETED_AT_ONCE: Final = 100
@@ -86,11 +91,19 @@ class KeptExport:
 
     @classmethod
     def new(
-        cls, request: MCPRequest, *, model: str, format: str, extension: str, question: Mapping[str, Any]
+        cls,
+        request: MCPRequest,
+        *,
+        model: str,
+        format: str,
+        extension: str,
+        question: Mapping[str, Any],
+        result: Mapping[str, Any] | None = None,
     ) -> "KeptExport":
         """Return a new export of the caller, whose file is not there yet; the oldest of too many are deleted.
 
-        ``model`` is the model's label, and ``question`` are the arguments, a value for JSON.
+        ``model`` is the model's label, and ``question`` are the arguments, a value for JSON. For the ``result`` of
+        another tool, they are the ``tool``, the ``action`` that it has run, and whether it is ``read_only``.
         """
         mcp = request.mcp
         now = timezone.now()
@@ -105,12 +118,14 @@ class KeptExport:
             "model": model,
             "call": mcp.record.id.hex,
             "format": format,
-            "name": f"{_safe(model)}-{now:%Y-%m-%d}.{extension}",
+            "name": f"{_safe(model if result is None else result['tool'])}-{now:%Y-%m-%d}.{extension}",
             "stored": f"{FOLDER}/{export_id}.{extension}",
         }
         # What hooks may ask of whoever asks again.
         caller = {"scopes": sorted(mcp.scopes), "facts": dict(mcp.facts)}
         kept = {"arguments": question, "caller": caller}
+        if result is not None:
+            kept["result"] = {**result, "authority": authority(request)}
         row = Export(
             id=export_id,
             created=now,
@@ -168,15 +183,32 @@ class KeptExport:
         return f"{resource.rstrip('/')}/{self.PURPOSE}/{self.row.pk}" if "://" in resource else None
 
     @property
+    def told(self) -> dict[str, Any]:
+        """What the caller is told of the file, and how to get it."""
+        row = self.row
+        told = {
+            "file": row.name,
+            "format": row.format,
+            "rows": row.rows,
+            "bytes": row.size,
+            "uri": self.uri,
+            "expires": row.expires.isoformat(timespec="seconds"),
+            "next": READ if self.url is None else OPEN,
+        }
+        return told if self.url is None else {**told, "url": self.url}
+
+    @property
     def mime_type(self) -> str:
         """The MIME type of the file."""
+        if self.row.format in OF_RESULTS:
+            return OF_RESULTS[self.row.format]
         kind = known_formats().get(self.row.format)
         return "application/octet-stream" if kind is None else kind.mime_type
 
     @property
     def is_text(self) -> bool:
         """Whether the file is text in UTF-8."""
-        return self.row.format in ("csv", "jsonl")
+        return self.row.format in ("csv", "jsonl", *OF_RESULTS)
 
     @cached_property
     def _sealed(self) -> dict[str, Any]:
@@ -200,22 +232,28 @@ class KeptExport:
         return caller
 
     def check(self, request: MCPRequest) -> None:
-        """Read the question again for a request of its user, by today's rights and switches.
+        """Read the question again for a request of its user, by today's rights and switches. The result of another tool
+        is for those who may call it, with the permissions with which it was made.
 
         Raises ``NotFound``, ``ToolError`` or ``CallRefused`` if they could not ask it now: for want of a permission,
         because a column is hidden from them, or by a switch.
         """
         given = self.question
+        result: Mapping[str, Any] | None = self._sealed.get("result")
+        made = result or {"tool": self.TOOL, "action": "", "read_only": True}
         mcp = request.mcp
         if mcp.off is None:
             mcp.off = board.current()
         if mcp.off is not None:
-            switched = mcp.off.call(self.TOOL, self.row.model, "", read_only=True)
+            switched = mcp.off.call(made["tool"], self.row.model, made["action"], read_only=made["read_only"])
             if switched is not None:
                 raise switched.refusal()
-        if mcp.site.get_tool(request, self.TOOL) is None:
+        if mcp.site.get_tool(request, made["tool"]) is None:
             raise NotFound
-        Question.again(request, given)
+        if result is None:
+            Question.again(request, given)
+        elif result["authority"] != authority(request):
+            raise NotFound
 
     # The file
 
@@ -251,6 +289,13 @@ class KeptExport:
 
         The row then stays: a later try finds the file by it.
         """
+        if not self.delete_file():
+            return False
+        self.rows().filter(pk=self.row.pk).delete()
+        return True
+
+    def delete_file(self) -> bool:
+        """Delete the file alone; return False if the storage fails."""
         storage = self.storage()
         if storage is not None:
             try:
@@ -258,7 +303,6 @@ class KeptExport:
             except Exception as error:
                 logger.warning("The file of the export %s could not be deleted: %s", self.row.pk, error)
                 return False
-        self.rows().filter(pk=self.row.pk).delete()
         return True
 
     @classmethod

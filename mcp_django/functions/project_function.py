@@ -15,6 +15,7 @@ from asgiref.sync import async_to_sync, sync_to_async
 from django.core.exceptions import ObjectDoesNotExist, PermissionDenied, ValidationError
 from django.http import Http404
 
+from ..conf import settings
 from ..context.person_consent import PersonNeeded
 from ..exceptions import InputRequired, ToolError
 from ..schema.arguments import ArgumentSchema
@@ -165,8 +166,8 @@ class ProjectFunction:
                 self.begin(request)
             with request.mcp.record.in_own_code():
                 value = await self.function(request, **given)
-            # The label of a row may need a query.
-            if isinstance(value, str | None):
+            # The label of a row may need a query, and a long text a file.
+            if value is None or (isinstance(value, str) and len(value) <= settings.RESULT_CHARS):
                 return finish(value)
             return await sync_to_async(finish)(value)
 

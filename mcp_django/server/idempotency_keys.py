@@ -10,8 +10,6 @@ both are committed or neither is. For any other tool, the key is committed befor
 half-way, or its worker dies, nobody knows what it has done, so the key is refused until it expires.
 """
 
-import hashlib
-import json
 import secrets
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -24,6 +22,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from ..conf import settings
+from ..context.caller_authority import authority, digest_of
 from ..context.database_errors import Trouble
 from ..context.person_consent import PersonNeeded
 from ..context.request import MCPRequest
@@ -91,9 +90,9 @@ class Once:
         self.tool = tool
         owner = [user._meta.label, str(user.pk)] if isinstance(user, models.Model) else ["anonymous"]
         self.user_pk = user.pk if isinstance(user, models.Model) else None
-        self.id = _digest([owner, mcp.client_id, mcp.site.name, mcp.resource, tool.name, key])
+        self.id = digest_of([owner, mcp.client_id, mcp.site.name, mcp.resource, tool.name, key])
         self.given = arguments
-        self.arguments = _digest({name: value for name, value in arguments.items() if name not in UNBOUND})
+        self.arguments = digest_of({name: value for name, value in arguments.items() if name not in UNBOUND})
         self.atomic = tool.is_atomic(request, arguments)
         self.using = router.db_for_write(KeyedCall)
         self.is_victim = False
@@ -227,16 +226,3 @@ class Once:
             encoded = orjson.dumps(replacement.to_wire()).decode()
         KeyedCall.objects.using(self.using).filter(pk=self.id).update(result=encoded)
         return wire
-
-
-def authority(request: MCPRequest) -> str:
-    """Return a digest of what the caller may do, which is stored with a result that may be returned later."""
-    user: Any = request.user
-    flags = [getattr(user, name, None) for name in ("is_active", "is_staff", "is_superuser")]
-    permissions = sorted(user.get_all_permissions()) if hasattr(user, "get_all_permissions") else []
-    return _digest([flags, permissions, sorted(request.mcp.scopes), dict(request.mcp.facts)])
-
-
-def _digest(value: Any) -> str:
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
-    return hashlib.sha256(text.encode()).hexdigest()

@@ -13,6 +13,7 @@ from django.db.models import Q
 from django.urls import get_script_prefix, get_urlconf
 
 from ..conf import settings
+from ..context.caller_authority import authority
 from ..context.questions import Answers
 from ..context.rehearsing import is_rehearsing
 from ..context.request import MCPRequest
@@ -25,7 +26,7 @@ from ..models import Task
 from ..protocol.errors import InvalidParams
 from ..protocol.tasks import DetailedTask
 from ..runtime.thread_pools import in_background
-from ..server.idempotency_keys import OTHER, authority
+from ..server.idempotency_keys import OTHER
 from ..server.stored_calls import StoredCall
 from .engines import makes_tasks
 from .stored_tasks import OPEN, TTL, StoredTask, fitting_columns

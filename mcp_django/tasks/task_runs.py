@@ -12,6 +12,7 @@ from django.db import connections
 from django.urls import get_script_prefix, get_urlconf, set_script_prefix, set_urlconf
 from django.utils import translation
 
+from ..context.caller_authority import authority
 from ..context.questions import Answers
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
@@ -25,7 +26,6 @@ from ..orm.query_limits import write_transaction
 from ..protocol.eras import SERVER_KEY
 from ..protocol.messages import decode
 from ..routing import ENDPOINTS
-from ..server.idempotency_keys import authority
 from ..server.kernel import Kernel, Reply
 from ..server.methods.handler_interface import Asked, log_failure
 from ..server.stored_calls import StoredCall

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, Final
 
@@ -261,12 +262,28 @@ def _find_action(model: ModelAccess, name: Any) -> Action:
 def _run(request: MCPRequest, action: Action, arguments: Mapping[str, Any], own: Mapping[str, Any]) -> ToolResult:
     """Run an action, or try it; ``own`` are the arguments that it declares."""
     if TriableActionCall.fits(action):
-        return TriableActionCall(request, action, arguments, own).run()
+        return _bounded(request, action, TriableActionCall(request, action, arguments, own).run())
     if Arguments(arguments).flag("dry_run"):
         raise ToolError(UNTRIED.format("action"))
     if arguments.get("version") is not None:
         raise ToolError(f"{action.name} takes no version, as it cannot be tried. Nothing was changed.")
-    return ActionCall(request, action, arguments, own).run()
+    return _bounded(request, action, ActionCall(request, action, arguments, own).run())
+
+
+def _bounded(request: MCPRequest, action: Action, result: ToolResult) -> ToolResult:
+    """Return the result of an action, as a file if it is longer than ``RESULT_CHARS``; without files, the text of its
+    page is cut."""
+    if result.length <= settings.RESULT_CHARS:
+        return result
+    # Imported here, because few results are so long.
+    from ..exports.result_files import as_file
+
+    name = action_tool_name(action.name, action.exposure.opts)
+    filed = as_file(request, result, name, read_only=action.read_only, action=action.name)
+    text = (result.structured or {}).get("text")
+    if filed is None and isinstance(text, str):
+        return replace(result, structured={**(result.structured or {}), "text": text[: request.mcp.result_chars]})
+    return filed or result
 
 
 class RunAction(Tool):

@@ -12,7 +12,7 @@ from ..context.tool_results import ToolResult
 from ..differences.kept_changes import KeptChange
 from ..exports.export_runs import ExportRun
 from ..exports.kept_exports import KeptExport
-from ..exports.known_formats import format_named, known_formats
+from ..exports.known_formats import format_named
 from ..exports.questions import Question
 from ..exposures.declared_tasks import TaskOptions
 from ..orm.access import access_of
@@ -27,8 +27,6 @@ from .query_records import NAMES, RecordCall
 SHOWN: Final = 10
 # Characters of a result beside these rows.
 BESIDES: Final = 2_000
-OPEN: Final = "Give the user this url: they open it in a browser, signed in as themselves, until it expires."
-READ: Final = "Read the uri as a resource."
 
 
 class ExportRecords(RecordTool):
@@ -90,26 +88,15 @@ class ExportRecords(RecordTool):
         return self._told(run, run.run(total))
 
     def _told(self, run: ExportRun, kept: KeptExport) -> ToolResult:
-        row = kept.row
         rows = [[_short(value) for value in cells] for cells in run.first_rows]
         page = Page([column.name for column in run.question.columns], rows, [], False)
         shown = page.fit(max(1, run.request.mcp.result_chars - BESIDES))
-        told: dict[str, Any] = {
-            "file": row.name,
-            "format": row.format,
-            "rows": row.rows,
-            "bytes": row.size,
-            "uri": kept.uri,
-            "expires": row.expires.isoformat(timespec="seconds"),
-            "next": READ if kept.url is None else OPEN,
-        }
-        if kept.url is not None:
-            told["url"] = kept.url
+        told = kept.told
         if run.question.notes:
             told["hint"] = "; ".join(run.question.notes)
         told["columns"] = page.names
         told["first_rows"] = page.rows[:shown]
-        link = ResourceLink(kept.uri, row.name, mime_type=known_formats()[row.format].mime_type)
+        link = ResourceLink(kept.uri, kept.row.name, mime_type=kept.mime_type)
         return ToolResult(structured=told, content=[link])
 
 

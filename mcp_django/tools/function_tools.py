@@ -187,7 +187,7 @@ class FunctionTool(AskingTool):
 
     def _run(self, request: MCPRequest, arguments: Mapping[str, Any]) -> ToolResult | Awaitable[ToolResult]:
         return self.function.call(
-            request, arguments, lambda value: self.bounded(self.to_result(finished(request, value)))
+            request, arguments, lambda value: self.bounded(request, self.to_result(finished(request, value)))
         )
 
     def _begin_work(self, request: MCPRequest) -> None:
@@ -209,7 +209,7 @@ class FunctionTool(AskingTool):
         request.mcp.record.rows_changed += 1
         if self.confirms:
             wire["next"] = Trial.WILL_ASK
-        return self.bounded(ToolResult(structured=wire, is_error=failed))
+        return self.bounded(request, ToolResult(structured=wire, is_error=failed))
 
     def _run_unasked(self, request: MCPRequest, arguments: Mapping[str, Any]) -> ToolResult:
         """Run the function without a confirmation."""
@@ -235,19 +235,24 @@ class FunctionTool(AskingTool):
             return ToolResult(content=[Text(orjson.dumps(to_jsonable(value)).decode())])
         return self._structured(value)
 
-    def bounded(self, result: ToolResult) -> ToolResult:
-        """Refuse a function tool's result that is longer than ``RESULT_CHARS``."""
-        length = sum(len(block.text) for block in result.content if isinstance(block, Text))
-        if result.structured is not None:
-            length += len(orjson.dumps(result.structured, default=str, option=orjson.OPT_NON_STR_KEYS))
+    def bounded(self, request: MCPRequest, result: ToolResult) -> ToolResult:
+        """Return a function tool's result, as a file if it is longer than ``RESULT_CHARS``; raise ``ToolError`` where
+        there are no files."""
+        length = result.length
         if length <= settings.RESULT_CHARS:
             return result
+        # Imported here, because few results are so long.
+        from ..exports.result_files import as_file, how_to_get_one
+
+        checked = self.output_schema is not None
+        if filed := as_file(request, result, self.name, read_only=self.read_only, is_checked=checked):
+            return filed
         bound = f"Its result has {length} characters; at most {settings.RESULT_CHARS} are sent"
         if self.read_only:
-            raise ToolError(f"{bound}: ask for less.")
+            raise ToolError(f"{bound}: ask for less.{how_to_get_one()}")
         if self.task is not None and self.task.atomic:
-            raise ToolError(f"{bound}. Nothing was changed: ask for less.")
-        raise ToolError(f"The tool has done its work; do not call it again. {bound}.")
+            raise ToolError(f"{bound}. Nothing was changed: ask for less.{how_to_get_one()}")
+        raise ToolError(f"The tool has done its work; do not call it again. {bound}.{how_to_get_one()}")
 
     def _structured(self, value: Any) -> ToolResult:
         data = to_jsonable(value)

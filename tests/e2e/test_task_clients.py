@@ -20,6 +20,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from tests.cases import whole
+from tests.e2e.downloads import Downloader
 from tests.e2e.matrix.clients import ENVIRONMENT, install
 from tests.e2e.servers import Server, manage, run_example
 
@@ -190,3 +191,21 @@ async def test_who_knows_no_tasks_waits_for_the_result_and_then_asks_for_it(
             while (long := await client.call_tool("get_task", {"task": task["task"]})).structured_content:
                 await asyncio.sleep(0.5)
         assert long.content[0].text == "counted to 12"
+
+
+async def test_a_result_that_is_too_long_is_a_file_for_the_python_client_and_its_user(shop: Server, token: str) -> None:
+    headers = {"Authorization": f"Bearer {token}"}
+    async with (
+        httpx2.AsyncClient(headers=headers, timeout=TIMEOUT) as http,
+        Client(streamable_http_client(shop.url, http_client=http), mode="2026-07-28") as client,
+    ):
+        result = await client.call_tool("recite", {})
+        told = result.structured_content["result_file"]
+        (link,) = (block for block in result.content if block.type == "resource_link")
+        (contents,) = (await client.read_resource(str(link.uri))).contents
+    assert not result.is_error
+    assert told["lines"] == 10_000
+    assert contents.text.splitlines()[-1] == "line 9999"
+    found = await asyncio.to_thread(Downloader("admin").open, told["url"])
+    assert found.text == contents.text
+    assert (await asyncio.to_thread(Downloader("auditor").open, told["url"])).status_code == 404

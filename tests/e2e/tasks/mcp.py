@@ -41,3 +41,9 @@ def ask_on_the_way(request, place: str) -> str:
 def fail(request) -> str:
     """Fail as tools do."""
     raise mcp.ToolError("There is nothing to do.")
+
+
+@mcp.tool(read_only=True, task=True)
+def recite(request, lines: int = 10_000) -> str:
+    """Recite more than a result can hold."""
+    return "\n".join(f"line {number}" for number in range(lines))

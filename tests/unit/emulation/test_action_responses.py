@@ -214,7 +214,7 @@ def test_the_help_texts_of_the_form_are_in_its_schema_and_not_in_the_message(req
 def test_a_long_page_is_cut(request_):
     html = f"<form method=post>{MARK}<p>{'word ' * 1000}</p></form>"
     assert len(read_response(request_, HttpResponse(html)).page.message) == 1001
-    assert len(read_response(request_, HttpResponse("word " * 100_000)).text) == 40_000
+    assert len(read_response(request_, HttpResponse("word " * 100_000)).text) == 499_999
 
 
 def test_a_page_that_says_why_there_is_nothing_to_ask_is_its_text(request_):
