@@ -11,6 +11,8 @@ from django.conf import settings
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from docs.llms import write_pages  # noqa: E402
+
 # The reference is read from docstrings, and the modules that hold them need loaded apps.
 settings.configure(
     INSTALLED_APPS=[
@@ -62,3 +64,4 @@ def leave_out_of_search(app: Any, doctree: Any) -> None:
 
 def setup(app: Any) -> None:
     app.connect("doctree-read", leave_out_of_search)
+    app.connect("build-finished", write_pages)

@@ -18,7 +18,8 @@ class Block:
 
     @property
     def where(self) -> str:
-        return f"{self.page.relative_to(ROOT)}:{self.line}"
+        page = self.page.relative_to(ROOT) if self.page.is_relative_to(ROOT) else self.page.name
+        return f"{page}:{self.line}"
 
     @property
     def file(self) -> str:
@@ -33,7 +34,11 @@ class Block:
 
 
 def blocks_of(page: Path) -> list[Block]:
-    text = page.read_text()
+    return blocks_in(page.read_text(), page)
+
+
+def blocks_in(text: str, page: Path) -> list[Block]:
+    """Return the blocks of a text, which stands in a page."""
     return [
         Block(page, text[: found.start()].count("\n") + 1, found[1], found[2])
         for found in re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)

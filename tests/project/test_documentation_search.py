@@ -1,27 +1,21 @@
 """Whoever searches the documentation finds the page that helps, and no records of decisions about the code."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.documentation import DOCS, ROOT
+from tests.documentation import DOCS
 
-pytest.importorskip("sphinx")
 pytestmark = [pytest.mark.one_django, pytest.mark.walk]
 
 
 @pytest.fixture(scope="module")
-def index(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
+def index(built_docs: Path) -> Mapping[str, Any]:
     """The index that the search page of the built documentation loads."""
-    place = tmp_path_factory.mktemp("docs")
-    command = [sys.executable, "-m", "sphinx", "--quiet", "-d", str(place / "doctrees"), str(DOCS), str(place / "html")]
-    subprocess.run(command, cwd=ROOT, check=True)
-    text = Path(place / "html" / "searchindex.js").read_text()
+    text = (built_docs / "searchindex.js").read_text()
     found: Mapping[str, Any] = json.loads(text[text.index("{") : text.rindex("}") + 1])
     return found
 

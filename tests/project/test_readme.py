@@ -41,7 +41,7 @@ PAGES = [
     *sorted((DOCS / "clients").glob("*.md")),
 ]
 # Their snippets are run by tests of their own.
-FOLLOWED = {DOCS / "asking.md", DOCS / "tutorial.md", DOCS / "existing-project.md", DOCS / "cookbook.md"}
+FOLLOWED = {DOCS / f"{name}.md" for name in ("agents", "asking", "cookbook", "existing-project", "tutorial")}
 # Programs that are not this project's; what is said of clients is compared with what `mcp_install` prints.
 FOREIGN = {"claude", "code", "codex", "daphne", "gemini", "git", "gunicorn", "npx", "opencode", "qwen", "uvicorn"}
 # Modules that others made, for a release.

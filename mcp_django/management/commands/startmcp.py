@@ -1,4 +1,4 @@
-"""``manage.py startmcp``: a first ``mcp.py`` for an app, from its models."""
+"""``manage.py startmcp``: a first ``mcp.py`` for an app, from its models, and texts for coding agents."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,6 +16,9 @@ from ...sites import site
 from ..command_arguments import no_tables
 
 LINE: Final = 100
+# Where coding agents look, and the text that is written there. The folder of skills is that of https://agentskills.io.
+AGENT_FILES: Final = {"AGENTS.md": "AGENTS.md", ".agents/skills/django-mcp/SKILL.md": "SKILL.md"}
+AGENT_TEXTS: Final = Path(__file__).resolve().parent.parent / "agents"
 HEAD: Final = '''"""What MCP clients see of {app}. Every line is a proposal: delete what models must not see."""
 
 import mcp_django as mcp
@@ -25,35 +28,64 @@ from .models import {names}
 
 
 class Command(BaseCommand):
-    """Write the first ``mcp.py`` of an app, or print it."""
+    """Write the first ``mcp.py`` of an app, or texts for coding agents, or print them."""
 
-    help = "Writes a first mcp.py into the app's directory: an exposure for each of its models."
+    help = (
+        "Writes a first mcp.py into the app's directory: an exposure for each of its models. --agents writes AGENTS.md "
+        "and a skill for coding agents into this directory."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("app", help="label of an installed app, such as shop")
-        parser.add_argument("--dry-run", action="store_true", help="print the file instead of writing it")
+        parser.add_argument("app", nargs="?", help="label of an installed app, such as shop")
+        parser.add_argument("--agents", action="store_true", help="write what coding agents need to know of mcp.py")
+        parser.add_argument("--dry-run", action="store_true", help="print the files instead of writing them")
 
-    def handle(self, *args: Any, app: str, dry_run: bool, **options: Any) -> None:
-        try:
-            config = apps.get_app_config(app)
-        except LookupError as error:
-            raise CommandError(str(error)) from None
-        app_models = [model for model in config.get_models() if model.__module__.startswith(f"{config.name}.models")]
-        if not app_models:
-            raise CommandError(f"The app {app!r} has no models of its own.")
-        text = source(config.name, sorted(app_models, key=lambda model: model.__name__))
+    def handle(self, *args: Any, app: str | None, agents: bool, dry_run: bool, **options: Any) -> None:
+        if not (app or agents):
+            raise CommandError("Name an app, or write --agents.")
+        texts: dict[Path, str] = {}
+        if app:
+            texts |= _exposures(app)
+        if agents:
+            texts |= {
+                Path.cwd() / place: (AGENT_TEXTS / name).read_text("utf-8") for place, name in AGENT_FILES.items()
+            }
         if dry_run:
-            self.stdout.write(text, ending="")
+            self.stdout.write("\n".join(texts.values()), ending="")
             return
-        path = Path(config.path) / "mcp.py"
+        # A file that is there keeps none of the others from being written.
+        present = [path for path, text in texts.items() if not self._write(path, text)]
+        if present:
+            are = "is" if len(present) == 1 else "are"
+            places = ", ".join(map(str, present))
+            raise CommandError(f"{places} {are} there already. --dry-run prints what would be written.")
+
+    def _write(self, path: Path, text: str) -> bool:
+        """Write a new file; return False if there is one already."""
         try:
+            path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("x", encoding="utf-8") as file:
                 file.write(text)
         except FileExistsError:
-            raise CommandError(f"{path} is there already. --dry-run prints what would be written.") from None
+            return False
         except OSError as error:
             raise CommandError(str(error)) from None
-        self.stdout.write(self.style.SUCCESS(f"Written to {path}. Read it, then run: manage.py check"))
+        then = "Read it, then run: manage.py check" if path.suffix == ".py" else "Read it, and add what is your own."
+        self.stdout.write(self.style.SUCCESS(f"Written to {path}. {then}"))
+        return True
+
+
+def _exposures(app: str) -> dict[Path, str]:
+    """Return the path and the source of an app's ``mcp.py``."""
+    try:
+        config = apps.get_app_config(app)
+    except LookupError as error:
+        raise CommandError(str(error)) from None
+    app_models = [model for model in config.get_models() if model.__module__.startswith(f"{config.name}.models")]
+    if not app_models:
+        raise CommandError(f"The app {app!r} has no models of its own.")
+    text = source(config.name, sorted(app_models, key=lambda model: model.__name__))
+    return {Path(config.path) / "mcp.py": text}
 
 
 def source(app: str, found: Iterable[type[models.Model]]) -> str:

@@ -1,11 +1,13 @@
 import ast
 import os
+import re
 from pathlib import Path
 
 import pytest
 from django.apps import apps
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError, call_command, get_commands
 
+from mcp_django.management.commands.startmcp import AGENT_FILES, AGENT_TEXTS
 from tests.e2e.forks import run_to_end
 
 pytestmark = [pytest.mark.walk, pytest.mark.one_django]
@@ -162,3 +164,37 @@ def test_the_file_of_every_app_is_python_with_all_of_its_models(capsys, app):
 def test_an_app_without_models_is_said(app, reason):
     with pytest.raises(CommandError, match=reason):
         call_command("startmcp", app)
+
+
+def test_what_coding_agents_read_is_written_and_what_is_there_stays(project):
+    root = project.path.parents[1]
+    root.joinpath("AGENTS.md").write_text("Ours")
+    done = project("startmcp", "--agents")
+    assert f"{root / 'AGENTS.md'} is there already." in done.stderr
+    assert root.joinpath("AGENTS.md").read_text() == "Ours"
+    skill = root / ".agents" / "skills" / "django-mcp" / "SKILL.md"
+    assert skill.read_text() == (AGENT_TEXTS / "SKILL.md").read_text()
+    assert not project.path.exists()
+    again = project("startmcp", "--agents")
+    assert f"{root / 'AGENTS.md'}, {skill} are there already." in again.stderr
+
+
+def test_what_coding_agents_read_can_be_printed(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    call_command("startmcp", agents=True, dry_run=True)
+    text = capsys.readouterr().out
+    assert all((AGENT_TEXTS / name).read_text() in text for name in AGENT_FILES.values())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_app_or_agents_have_to_be_named():
+    with pytest.raises(CommandError, match="--agents"):
+        call_command("startmcp")
+
+
+def test_the_commands_that_coding_agents_are_told_of_exist():
+    told = "".join((AGENT_TEXTS / name).read_text() for name in AGENT_FILES.values())
+    named = set(re.findall(r"manage\.py (\w+)|`(mcp_\w+) --user", told))
+    commands = {name for pair in named for name in pair if name}
+    assert {"check", "startmcp", "mcp_inspect", "mcp_call", "mcp_doctor", "mcp_install"} == commands
+    assert commands <= set(get_commands())
