@@ -39,7 +39,10 @@ SIGNALLED: Final = 1644
 MAX_MESSAGE: Final = 500
 LOOK: Final = "Look at the data before you repeat the call."
 UNFIT: Final = "a value does not fit its column in the database."
-UNWRITABLE: Final = "Nothing was changed: this model is read-only in the database (it may be backed by a view)."
+UNWRITABLE: Final = (
+    "Nothing was changed: this model is read-only in the database (it may be backed by a view), or row-level security "
+    "refuses the row."
+)
 
 
 @contextmanager

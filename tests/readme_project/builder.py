@@ -88,14 +88,10 @@ def made(path: Path) -> Project:
     asgi.write_text(asgi.read_text().replace("from django.core.asgi import get_asgi_application", line))
     (path / "shop" / "mcp.py").write_text(readme_file("shop/mcp.py"))
     (path / "shop" / "tests.py").write_text(readme_file("shop/tests.py"))
-    (path / "shop" / "signin.py").write_text(
-        "\n".join(
-            block.text
-            for page in sorted(DOCS.glob("*.md"))
-            for block in blocks_of(page)
-            if block.file == "shop/signin.py"
-        )
-    )
+    blocks = [block for page in sorted(DOCS.glob("*.md")) for block in blocks_of(page)]
+    # Settings of the pages name them.
+    for name in ("shop/signin.py", "shop/row_security.py"):
+        (path / name).write_text("\n".join(block.text for block in blocks if block.file == name))
     return Project(path, token=Project(path).script("prepare", DJANGO_SUPERUSER_PASSWORD="ada"))
 
 

@@ -94,6 +94,27 @@ def softly(ada: MCPClient, reader: MCPClient, nobody: MCPClient) -> None:
     assert not done.is_error, done.text
     assert [row[1] for row in rows(ada)] == ["A-2"]
     assert Order.objects.get(pk=1).status == "deleted"
+    assert "1 brought back" in ada.call("restore_order", number="A-1").text
+    assert [row[1] for row in rows(ada)] == ["A-1", "A-2"]
+    assert "restore_order" not in names(reader)
+
+
+# Of the page about tenants
+@recipe("By a column")
+def tenant_column(ada: MCPClient, reader: MCPClient, nobody: MCPClient) -> None:
+    linus = get_user_model().objects.get(username="Linus")
+    # Customers are exposed by the admin, which is for staff.
+    linus.is_staff = True
+    linus.save()
+    linus.groups.add(Group.objects.create(name="Linus"))
+    linus.user_permissions.add(*Permission.objects.filter(codename__in=["change_order", "view_customer"]))
+    assert rows(ada) == []
+    assert [row[1] for row in rows(reader)] == ["A-2"]
+    assert reader.call("aggregate_records", model="shop.order").structured["rows"] == [[1]]
+    assert reader.call("update_record", model="shop.order", pk="1", values={"status": "new"}).is_error
+    moved = reader.call("update_record", model="shop.order", pk="2", values={"customer": 1})
+    assert "own customers only" in moved.text, moved.text
+    assert not reader.call("update_record", model="shop.order", pk="2", values={"status": "new"}).is_error
 
 
 @recipe("Tell others only of writes that are done")
