@@ -116,6 +116,10 @@ ROWS: Final[Mapping[str, Mapping[str, int]]] = {
         "orm/uris.py": 1,
     },
     "A viewset of the project: REST framework reads its rows.": {"rest/parameters.py": 1},
+    "Makes the rows and the user of the shop that `python -m mcp_django` serves.": {
+        "tryout/sample_rows.py": 3,
+        "tryout/shop.py": 2,
+    },
 }
 SQL: Final[Mapping[str, Mapping[str, int]]] = {
     "Runs what Django's compiler wrote.": {"orm/compiled_queries.py": 3},

@@ -3,4 +3,4 @@
 from example_project.settings import *  # noqa: F403
 from example_project.settings import INSTALLED_APPS
 
-INSTALLED_APPS = [*INSTALLED_APPS, "benchmarks.project.apps.BenchConfig", "tests.testapp"]
+INSTALLED_APPS = [*INSTALLED_APPS, "benchmarks.project.apps.BenchConfig", "mcp_django.tryout", "tests.testapp"]

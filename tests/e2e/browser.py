@@ -51,13 +51,13 @@ class FormReader(HTMLParser):
 
 
 class Browser:
-    """Signs in as `username`, whose password is the same, and allows what is asked.
+    """Signs in as `username`, whose password is the same unless it is set, and allows what is asked.
 
     `scopes` are the ones to leave ticked on the consent page; None leaves all of them. `models` are ticked there.
     """
 
     def __init__(self, username: str, scopes: set[str] | None = None) -> None:
-        self.username = username
+        self.username = self.password = username
         self.scopes = scopes
         self.models: list[str] = []
         self.pages: list[str] = []
@@ -81,7 +81,7 @@ class Browser:
         for form in FormReader(response.text).forms:
             # Django's page, and that of allauth.
             for name in {"username", "login"} & form.names():
-                return self._post(client, response, form, **{name: self.username, "password": self.username})
+                return self._post(client, response, form, **{name: self.username, "password": self.password})
             if "allow" in form.buttons:
                 form.fields = [pair for pair in form.fields if pair[0] != "granted" or self._grants(pair[1])]
                 for model in self.models:

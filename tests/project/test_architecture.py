@@ -50,6 +50,7 @@ templatetags
 console
 __init__ admin apps asgi checks testing
 management
+tryout __main__
 """
 RANKS = {room: rank for rank, rooms in enumerate(FLOORS.strip().splitlines()) for room in rooms.split()}
 
@@ -63,6 +64,7 @@ DEPENDENCIES = set(
 )
 # What comes with an extra, or with the project, and the one module that may import it: nothing else needs it.
 EXTRAS = {
+    "daphne": "tryout/shop.py",
     "django_tasks": "tasks/django_task.py",
     "opentelemetry": "operating/opentelemetry_spans.py",
     "prometheus_client": "operating/metrics.py",

@@ -3,6 +3,7 @@
 Each is installed into a virtual environment that knows nothing of this repository.
 """
 
+import asyncio
 import json
 import os
 import re
@@ -20,7 +21,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
+
+from tests.e2e.python_client import Person, call
+from tests.e2e.servers import Server
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -277,6 +282,83 @@ def test_a_project_of_three_files_lists_its_tools(python: Path, tmp_path: Path) 
         refused.value.close()
     assert {"greet", "list_models", "query_records"} <= tools
     assert refused.value.code == 401
+
+
+# A try of the package
+
+
+@pytest.fixture(scope="module")
+def target(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the wheel alone: what it needs, and a server, is what the tests run with."""
+    directory = tmp_path_factory.mktemp("target")
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    run(*pip, "install", "--no-compile", "--no-deps", "--target", directory, wheel, cwd=directory)
+    return directory
+
+
+@contextmanager
+def trying(target: Path, cwd: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Run `python -m mcp_django` in a folder, until it has said all: yield its process and what it said."""
+    (cwd / "tmp").mkdir()
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-m", "mcp_django", *arguments],
+        cwd=cwd,
+        env={**clean_environment(), "PYTHONPATH": str(target), "TMPDIR": str(cwd / "tmp")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert process.stdout is not None
+    said = ""
+    try:
+        for line in process.stdout:
+            said += line
+            if line.startswith("Afterwards"):
+                break
+        else:
+            pytest.fail(said)
+        yield process, said
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
+
+
+def test_the_wheel_holds_a_shop_to_try_that_answers_and_leaves_nothing_behind(target: Path, tmp_path: Path) -> None:
+    with trying(target, tmp_path, "--port", "0") as (process, said):
+        [address] = set(re.findall(r"--url (http://127\.0\.0\.1:\d+)/mcp", said))
+        [password] = re.findall(r"admin, with the password (\S+)", said)
+        [folder] = (tmp_path / "tmp").iterdir()
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["tmp"]
+        assert {path.name for path in folder.iterdir()} >= {"tiny-shop.sqlite3"}
+        days = asyncio.run(days_by_carrier(Server(address, folder, {}), password))
+        for page in ("static/admin/css/base.css", ".well-known/oauth-protected-resource/mcp"):
+            assert httpx2.get(f"{address}/{page}").status_code == 200
+        assert httpx2.get(f"{address}/").headers["location"] == "/admin/mcp_django/callentry/connect/"
+        process.terminate()
+        assert process.wait(30) == 0
+    assert not folder.exists()
+    # What it tells people to ask has an answer.
+    assert 9 < days.pop("Post") < 11
+    assert {*days} == {"DHL", "FedEx", "UPS"}
+    assert all(2 < average < 3 for average in days.values())
+
+
+async def days_by_carrier(server: Server, password: str) -> dict[str, float]:
+    """Sign in as a person does, with the official client, and ask what the shop proposes to ask."""
+    person = Person(server, "admin")
+    person.browser.password = password
+    asked = {"model": "tinyshop.order", "aggregates": ["avg:delivered-shipped"], "group_by": ["carrier"]}
+    async with person.connect("auto") as client:
+        answer = await call(client, "aggregate_records", **asked, filters={"status": "delivered"})
+    return dict(answer["rows"])
+
+
+def test_what_is_installed_without_a_server_says_how_to_get_one(python: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [python, "-m", "mcp_django"], cwd=tmp_path, env=clean_environment(), capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert f"{python} -m pip install daphne" in done.stderr
 
 
 def free_port() -> int:
