@@ -298,6 +298,8 @@ class CallEntry(models.Model):
     tool = models.CharField(_("tool"), max_length=100, blank=True)
     model = models.CharField(_("model"), max_length=100, blank=True)
     action = models.CharField(_("action"), max_length=100, blank=True)
+    # Of calls about one row alone.
+    row_key = models.CharField(_("key of the row"), max_length=64, blank=True)
     writes = models.BooleanField(_("can change data"), default=False)
     rows_read = models.PositiveIntegerField(_("rows read"), default=0)
     rows_changed = models.PositiveIntegerField(_("rows changed"), default=0)
@@ -335,6 +337,8 @@ class CallEntry(models.Model):
             for name in ("error_id", "trace")
         ]
         indexes.append(PartialIndex(fields=["cause", "time"], name="mcp_call_cause", where=models.Q(cause__gt="")))
+        indexes.append(PartialIndex(fields=["row_key", "time"], name="mcp_call_row", where=models.Q(row_key__gt="")))
+        indexes.append(PartialIndex(fields=["writes", "time"], name="mcp_call_writes", where=models.Q(writes=True)))
         indexes.append(
             PartialIndex(fields=["time", "call_id"], name="mcp_call_sample", where=models.Q(call_id__lt="1"))
         )

@@ -295,6 +295,11 @@ SECTIONS: Final[dict[str, dict[str, Setting]]] = {
         "CALL_LOG": group(
             can_be_off=True,
             days=Setting(30, whole(1), "Days for which `clear_mcp_calls` keeps the log"),
+            rows=Setting(
+                True,
+                FLAG,
+                "Keep [the key of the row](call-log.md#who-read-a-record) of each call that reads or writes one record",
+            ),
             capture=Setting(
                 "off",
                 choice("full", "off"),

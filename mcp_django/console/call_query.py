@@ -51,7 +51,12 @@ COLUMNS: Final = {
     **{"time": "time", "caller": "kind", "id": "call_id", "error": "error_id", "user": "username"},
     **{"client": "client_name", "duration": "duration", "writes": "writes", "outcome": "outcome"},
     **{name: name for name in ("tool", "model", "method", "action", "site", "session", "token", "version", "trace")},
-    **{"cause": "cause", "release": "release", "reason": "detail"},
+    **{"cause": "cause", "release": "release", "reason": "detail", "row": "row_key"},
+}
+# What a query has to say for SQLite to use the index of these columns, which has some rows only.
+PARTIAL: Final = {
+    **{column: Q((f"{column}__gt", "")) for column in ("cause", "error_id", "row_key", "trace")},
+    "writes": Q(writes=True),
 }
 # Names for a word without one: it gets the first of these for which the newest calls have the word as a value.
 NAMING: Final = ("tool", "model", "client", "user", "method", "action", "site")
@@ -178,7 +183,7 @@ class KnownValues:
         """
         key = (period, column, value)
         if key not in self._edges:
-            times = rows.filter(**{column: value}).values_list("time", flat=True)
+            times = rows.filter(PARTIAL.get(column, Q()), **{column: value}).values_list("time", flat=True)
             self._edges[key] = times[LOOKED_THROUGH:][:1].first()
         return self._edges[key]
 
@@ -264,7 +269,7 @@ class Reader:
             if low in ("yes", *CallEntry.Kind.values):
                 return Term(name, low)
             return None
-        spelled = low if HEX.fullmatch(low) else self.known.spelling(name, value)
+        spelled = low if HEX.fullmatch(low) and name != "row" else self.known.spelling(name, value)
         nearest = "" if spelled or name not in NAMING else self.known.nearest(f"{name}:{value}")
         if value and name != "time":
             return Term(name, spelled or value, nearest=nearest)
@@ -505,6 +510,7 @@ class CallQuery:
         for name, each in looks.items():
             conditions: list[tuple[str, Any]] = []
             for column, values in each:
+                rows = rows.filter(PARTIAL.get(column, Q()))
                 if "__" in column:
                     conditions.append((column, values[0]))
                 else:

@@ -12,8 +12,12 @@ from typing import Any, ClassVar, Final
 
 from django.utils import timezone
 
+from ..conf import settings
+
 # Maximum characters of ``CallRecord.detail``.
 MAX_DETAIL: Final = 200
+# Maximum characters of ``CallRecord.row_key``.
+MAX_KEY: Final = 64
 # Number of ids for which random bytes are read at once, because reading them releases the GIL.
 IDS: Final = 256
 _random: Final[list[bytes]] = []
@@ -43,7 +47,8 @@ class CallRecord:
     ``token_check``, ``own_code`` (functions of the project, without their queries) and ``rendering`` (the result as
     JSON) are other parts of ``duration``, None if not measured. ``kind`` is "person", "service", or "stdio" for a
     caller on this machine without a token. ``target`` is the called tool or prompt, "" until the site is known to have
-    it. ``token`` identifies the token without revealing it. ``size`` is that of the answer in bytes. ``writes`` says
+    it. ``keys`` are those of the rows that it reads or writes one by one, each with the label of its model. ``token``
+    identifies the token without revealing it. ``size`` is that of the answer in bytes. ``writes`` says
     that the tool may change something, ``is_keyed`` that the client can repeat the call by its idempotency key.
     ``outcome`` is "ok", "tool_error", "asked", "tried", "task", "cancelled", "error:<code>" or
     "refused:<why>", "" while the call runs; ``detail`` is the reason of a refusal or failure, ``cause`` the checksum
@@ -76,6 +81,7 @@ class CallRecord:
     target: str = ""
     model: str = ""
     action: str = ""
+    keys: set[tuple[str, str]] = field(default_factory=set)
     writes: bool = False
     is_keyed: bool = False
     rows_read: int = 0
@@ -125,6 +131,17 @@ class CallRecord:
         finally:
             spent = (time.perf_counter() - began) * 1000 - self.query_time
             self.own_code = (self.own_code or 0.0) + max(0.0, spent)
+
+    def touch(self, label: str, key: str) -> None:
+        """Note a row that the call reads or writes by itself: the label of its model, and its key as text."""
+        if settings.CALL_LOG and settings.CALL_LOG["rows"]:
+            self.model = self.model or label
+            self.keys.add((label, key[:MAX_KEY]))
+
+    @property
+    def row_key(self) -> str:
+        """The key of the row that the call is about, "" for a call about no row, or about several."""
+        return next(iter(self.keys))[1] if len(self.keys) == 1 else ""
 
     def undo(self, rows_changed: int, history: int) -> None:
         """Take rows changed and history entries of a rolled back transaction off the call's record, and remove what it

@@ -2,7 +2,7 @@
 
 A change that touches the record, or a row that refers to it, loses all its contents and its sentence: they may name
 the record in any place. It can then not be taken back. Contents that no known ``SECRET_KEY`` opens are left, and
-counted.
+counted. Calls in the log lose the record's key.
 """
 
 import json
@@ -17,7 +17,9 @@ from django.db import connections, router
 from django.db.models import Model, QuerySet
 from django.utils import timezone
 
-from ..models import ApprovalRequest, Change
+from ..context.call_record import MAX_KEY
+from ..models import ApprovalRequest, CallEntry, Change
+from ..orm.column_values import pk_text
 from .cascades import concrete, keys_of, with_parents
 from .kept_changes import ERASED, SEALED, opened
 
@@ -174,6 +176,14 @@ class Erasure:
         contents = {name: data for name, data in kept.items() if data is not None}
         self.unopened += len(contents) < len(kept)
         return self.record.is_in(change, contents, approval)
+
+    @property
+    def calls(self) -> QuerySet[CallEntry]:
+        """The calls in the log that have the record's key."""
+        known = (model for model in apps.get_models() if concrete(model)._meta.label_lower in self.record.keys)
+        labels = [model._meta.label_lower for model in known]
+        rows = CallEntry.objects.using(router.db_for_write(CallEntry)).filter(row_key__gt="", model__in=labels)
+        return rows.filter(row_key=pk_text(self.record.pk)[:MAX_KEY])
 
     def run(self) -> int:
         """Erase the contents of these changes, and return their number; what waits for a yes can no longer be done."""

@@ -295,6 +295,8 @@ class RowSaving(Write):
         saved, changed = saving.save()
         if old is None and saved.pk is not None:
             footprint.created(saved)
+            if not self.tries:
+                self.request.mcp.record.touch(self.exposure.label, pk_text(saved.pk))
         self.row = saved
         self.messages += saving.messages
         result = self._result(saving, None if old is None else vars(old), changed)
@@ -380,6 +382,7 @@ class OneRow(Write):
             pk = RowFinder(self.model).key(pk, RowFinder.NOT_FOUND)
             self.request.go_to(self.exposure, self.permission, pk)
             self.row = self._locked(pk)
+        self.request.mcp.record.touch(self.exposure.label, pk_text(self.row.pk))
         self.check_allowed(self.row)
         if not Confirmation.is_pin(self.version):
             RowPage(self.model, self.row).check_version(self.version)

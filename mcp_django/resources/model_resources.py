@@ -22,6 +22,7 @@ from ..context.tickets import Ticket
 from ..emulation.record import Record
 from ..exceptions import NotFound, ToolError
 from ..orm.access import ModelAccess, access_of
+from ..orm.column_values import pk_text
 from ..orm.pagination import Cursor
 from ..orm.row_reading import FoundRow
 from ..orm.serializer_columns import represented
@@ -154,6 +155,7 @@ class ModelResource:
             following_page = Address(model).page(cursor=following, **query)
             return {"next": following_page, **payload}
         found = FoundRow.find(model, pk)
+        request.mcp.record.touch(exposure.label, pk_text(found.row.pk))
         return Record(model, found.row, found.labels).payload()
 
 
@@ -200,6 +202,7 @@ class RowFile:
         if exposure.serializer_class is not None and not represented(request, exposure, [row])[0].get(name):
             # The serializer hides the file of this row.
             raise NotFound
+        request.mcp.record.touch(exposure.label, pk_text(row.pk))
         self.file: FieldFile = getattr(row, name)
         self.type = file_type(self.file.name or "")
 

@@ -17,6 +17,7 @@ from ..exceptions import NotFound, ToolError
 from ..exposures.model_exposure import ModelExposure
 from ..orm.access import ModelAccess, access_of
 from ..orm.alternative_spellings import is_short_text
+from ..orm.column_values import pk_text
 from ..orm.labels import label_of
 from ..orm.pagination import narrowed
 from ..orm.row_finder import RowFinder
@@ -129,6 +130,7 @@ class Fetch(RecordTool):
             model, found = find_row_by_uri(request, uri)
         except NotFound:
             raise ToolError(f"{RowFinder.NOT_FOUND} id is one that search gave.") from None
+        request.mcp.record.touch(model.exposure.label, pk_text(found.row.pk))
         request.mcp.record.model = model.exposure.label
         payload = Record(model, found.row, found.labels).full()
         members = {**payload["fields"], **payload.get("inlines", {})}

@@ -11,6 +11,7 @@ from ..context.tool_results import ToolResult
 from ..emulation.record import Record
 from ..exceptions import NotFound, ToolError
 from ..orm.access import ModelAccess, access_of
+from ..orm.column_values import pk_text
 from ..orm.row_finder import RowFinder
 from ..orm.row_reading import FoundRow
 from ..orm.suggestions import with_argument
@@ -55,6 +56,7 @@ class GetRecord(RecordTool):
                 return ToolResult(content=[text])
             return ToolResult(content=[Text(clean_text(text.body, request.mcp.result_chars))])
         model, found = self._find(request, given)
+        request.mcp.record.touch(model.exposure.label, pk_text(found.row.pk))
         record = Record(model, found.row, found.labels)
         payload = record.chosen(given)
         # Add a download URL for each file, if the site has such URLs.

@@ -1,4 +1,4 @@
-"""``manage.py mcp_erase_changes``: erase the values of one record from what was kept of changes, tasks and exports."""
+"""``manage.py mcp_erase_changes``: erase one record from what was kept of changes, calls, tasks and exports."""
 
 import json
 from typing import Any
@@ -14,15 +14,15 @@ from ..command_arguments import TableCommand, find_model
 
 
 class Command(TableCommand):
-    """Erase the contents of all changes that touch one record, also of one that was deleted; delete the tasks about it,
-    and all exports.
+    """Erase the contents of all changes that touch one record, also of one that was deleted; take its key from the log
+    of calls; delete the tasks about it, and all exports.
 
     An export may hold the record in any of a million rows, and by any path, so none is looked into.
     """
 
     help = (
         "Erases the values of one record from what was kept of changes, which can then not be taken back, and tasks, "
-        "and deletes all exports."
+        "takes its key from the log of calls, and deletes all exports."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -50,6 +50,8 @@ class Command(TableCommand):
             self.stdout.write(f"Erased the contents of {erasure.run()} changes. They can no longer be taken back.")
             number = tasks.run()
             exports = KeptExport.purge(every=True)
+        if calls := erasure.calls.count() if dry_run else erasure.calls.update(row_key=""):
+            self.stdout.write(f"{'Would take' if dry_run else 'Took'} its key from {calls} calls in the log.")
         if number:
             self.stdout.write(f"{'Would delete' if dry_run else 'Deleted'} {number} tasks with their results.")
         if exports:

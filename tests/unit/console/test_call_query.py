@@ -288,8 +288,8 @@ def test_every_outcome_is_found_in_as_many_steps(django_assert_num_queries: Djan
 def test_what_no_index_finds_is_looked_for_in_the_newest_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LOOKED_THROUGH", 3)
     for number in range(6):
-        log(ago=timedelta(minutes=number), writes=True, tool=f"tool_{number}")
-    found, since = CallQuery.parse("writes", timezone.now()).newest(CallEntry.objects.all())
+        log(ago=timedelta(minutes=number), site="shop", tool=f"tool_{number}")
+    found, since = CallQuery.parse("site:shop", timezone.now()).newest(CallEntry.objects.all())
     assert {entry.tool for entry in found} == {"tool_0", "tool_1", "tool_2", "tool_3"}
     assert since == CallEntry.objects.get(tool="tool_3").time
 
@@ -358,3 +358,25 @@ def test_any_text_is_read_and_reads_the_same_again(text: str) -> None:
     query.filter(CallEntry.objects.all()).exists()
     query.newest(CallEntry.objects.all())[0].exists()
     assert all(term.label for term in query.terms)
+
+
+def test_a_row_is_found_by_its_key_and_model() -> None:
+    entry = log(model="shop.customer", keys={("shop.customer", "17")})
+    log(model="shop.customer", keys={("shop.customer", "18")})
+    log(model="shop.order", keys={("shop.order", "17")})
+    log(model="shop.customer")
+    query = parse("model:shop.customer row:17")
+    assert [str(term) for term in query.terms] == ["model:shop.customer", "row:17"]
+    assert list(query.newest(CallEntry.objects.all())[0]) == [entry]
+    assert query.filter(CallEntry.objects.filter(model="shop.order")).count() == 0
+    quoted = Term("row", 'a "b" 12')
+    assert parse(str(quoted)).terms == [quoted]
+    assert parse("row:ABCDEF012345").terms[0].value == "ABCDEF012345"
+
+
+@pytest.mark.parametrize(("text", "index"), [("row:17", "mcp_call_row"), ("writes", "mcp_call_writes")])
+def test_an_index_of_some_rows_only_finds_them(text: str, index: str) -> None:
+    if connection.vendor != "sqlite":
+        pytest.skip("a small table is read whole")
+    rows, _since = parse(text).newest(CallEntry.objects.order_by("-time"))
+    assert index in rows.explain()

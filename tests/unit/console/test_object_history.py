@@ -23,6 +23,7 @@ from tests.factories import make_author, make_superuser, make_user
 from tests.testapp.models import Author
 from tests.tool_calls import call, request_of
 from tests.unit.console.conftest import url
+from tests.unit.console.test_call_log_admin import CALLS, log
 from tests.unit.console.test_undo_page import browser_of
 
 pytestmark = pytest.mark.django_db
@@ -180,3 +181,31 @@ def test_a_site_is_changed_once_and_keeps_a_view_of_its_own() -> None:
     assert own.admin_view is wrapped
     own.admin_view(own.index)
     assert seen == ["index"]
+
+
+READ = "q=model%3Atestapp.author+row%3A{}"
+
+
+def test_the_page_leads_to_the_calls_about_the_row() -> None:
+    author, other = make_author("Frank"), make_author("Jane")
+    for row in (author, other):
+        log(tool="get_record", model="testapp.author", keys={("testapp.author", str(row.pk))})
+    browser = browser_of(make_user("eve", "testapp.view_author", "mcp_django.view_callentry"))
+    text = browser.get(history_of(author)).text
+    link = f"{CALLS}?{READ.format(author.pk)}"
+    assert f'href="{link}">Who read it' in text
+    assert browser.get(link).context["cl"].result_count == 1
+    # Who may not view calls is not led there.
+    text = browser_of(make_user("bob", "testapp.view_author")).get(history_of(author)).text
+    assert "Who read it" not in text
+
+
+@pytest.mark.parametrize("options", [False, {"rows": False}])
+def test_where_no_keys_are_kept_nobody_asks_for_them(options: Any, settings: Any) -> None:
+    settings.MCP_DJANGO = {**settings.MCP_DJANGO, "CALL_LOG": options}
+    assert "Who read it" not in browser_of(make_superuser()).get(history_of(make_author("Frank"))).text
+
+
+def test_of_a_model_that_nobody_can_reach_no_calls_are_shown() -> None:
+    user = make_superuser()
+    assert "Who read it" not in browser_of(user).get(f"/admin/auth/user/{user.pk}/history/").text

@@ -245,3 +245,73 @@ async def test_the_wait_for_a_thread_is_part_of_a_call(token, monkeypatch, call_
     await SessionClient(token).result("tools/list")
     (row,) = await database_sync_to_async(call_log)()
     assert row.waiting > 2000
+
+
+def keys_of(call_log):
+    return [(row.tool or row.method, row.model, row.row_key) for row in call_log()]
+
+
+def test_a_call_about_one_row_has_its_key(client, call_log):
+    ada = make_author("Ada")
+    key = str(ada.pk)
+    client.call("get_record", model="testapp.author", pk=ada.pk)
+    client.call("get_record", pk=f"django://testapp/author/{ada.pk}")
+    client.read(f"django://testapp/author/{ada.pk}")
+    client.call("update_record", model="testapp.author", pk=key, values={"name": "Ida"})
+    asked = client.call("delete_record", model="testapp.author", pk=key)
+    client.call("delete_record", model="testapp.author", pk=key, confirm_token=asked.structured["confirm_token"])
+    made = client.call("create_record", model="testapp.author", values={"name": "Eva"})
+    about = [(tool, model, key) for tool, model, key in keys_of(call_log)]
+    assert about == [
+        ("get_record", "testapp.author", key),
+        ("get_record", "testapp.author", key),
+        ("resources/read", "testapp.author", key),
+        ("update_record", "testapp.author", key),
+        ("delete_record", "testapp.author", key),
+        ("delete_record", "testapp.author", key),
+        ("create_record", "testapp.author", str(made.structured["pk"])),
+    ]
+
+
+def test_a_row_that_is_named_otherwise_is_kept_by_its_key(client, call_log):
+    ada = make_author("Ada")
+    client.call("get_record", model="testapp.author", pk="Ada")
+    assert keys_of(call_log) == [("get_record", "testapp.author", str(ada.pk))]
+
+
+def test_a_call_about_several_rows_or_none_that_is_seen_has_no_key(client, call_log):
+    ada, ben = make_author("Ada"), make_author("Ben")
+    client.call("query_records", model="testapp.author")
+    writes = [{"op": "update", "model": "testapp.author", "pk": row.pk, "values": {"name": "X"}} for row in (ada, ben)]
+    client.call("write_records", writes=writes)
+    with suppress(Exception):
+        client.call("get_record", model="testapp.author", pk="999999")
+    client.call("create_record", model="testapp.author", values={"name": "Eva"}, dry_run=True)
+    client.read("django://testapp/author")
+    assert {key for _tool, _model, key in keys_of(call_log)} == {""}
+
+
+@pytest.mark.parametrize("call_log_setting", [{"rows": False}, {"rows": True}])
+def test_a_setting_leaves_the_keys_out(client, call_log, settings, call_log_setting):
+    settings.MCP_DJANGO = {**settings.MCP_DJANGO, "CALL_LOG": call_log_setting}
+    ada = make_author("Ada")
+    client.call("get_record", model="testapp.author", pk=ada.pk)
+    assert keys_of(call_log)[0][2] == (str(ada.pk) if call_log_setting["rows"] else "")
+
+
+def test_a_key_is_as_long_as_the_log_holds():
+    record = CallRecord()
+    record.touch("shop.page", "x" * 1000)
+    assert (record.model, record.row_key) == ("shop.page", "x" * call_record.MAX_KEY)
+    record.touch("shop.page", "x" * 1001)
+    assert record.row_key == "x" * call_record.MAX_KEY
+
+
+def test_the_key_of_a_row_costs_no_query(client, call_log, settings, django_assert_num_queries):
+    ada = make_author("Ada")
+    counts = []
+    for rows in (False, True, False, True):
+        settings.MCP_DJANGO = {**settings.MCP_DJANGO, "CALL_LOG": {"rows": rows}}
+        client.call("get_record", model="testapp.author", pk=ada.pk)
+        counts.append(call_log()[-1].queries)
+    assert counts[2] == counts[3] > 0

@@ -16,12 +16,13 @@ from django.test import override_settings
 from mcp_django.context.request import MCPRequest
 from mcp_django.differences.footprints import Footprint
 from mcp_django.differences.kept_changes import Changes, KeptChange
-from mcp_django.models import ApprovalRequest, Change, Export, Task
+from mcp_django.models import ApprovalRequest, CallEntry, Change, Export, Task
 from tests.exporting import export_of, with_storage
 from tests.factories import make_author, make_book, make_superuser
 from tests.making_tasks import make_task
 from tests.testapp.models import Author, Book, Note, Placement, Section, Shelf, Tag
 from tests.tool_calls import request_of
+from tests.unit.console.test_call_log_admin import log
 
 pytestmark = pytest.mark.django_db
 
@@ -253,3 +254,16 @@ def test_every_export_is_deleted_because_it_may_hold_the_record(
     assert "Deleted 1 exports" in erase("testapp.author", ada.pk)
     assert not storage.exists(row.stored)
     assert not Export.objects.exists()
+
+
+def test_the_calls_about_the_record_lose_its_key(erase: Any) -> None:
+    ada, ben = make_author("Ada"), make_author("Ben")
+    for model, pk in (("author", ada.pk), ("author", ben.pk), ("book", ada.pk)):
+        log(tool="get_record", keys={(f"testapp.{model}", str(pk))}, model=f"testapp.{model}")
+    told = erase("testapp.author", ada.pk, "--dry-run")
+    assert "Would take its key from 1 calls in the log.\n" in told
+    assert CallEntry.objects.exclude(row_key="").count() == 3
+    assert "Took its key from 1 calls in the log.\n" in erase("testapp.author", ada.pk)
+    rows = CallEntry.objects.order_by("pk").values_list("model", "row_key")
+    assert list(rows) == [("testapp.author", ""), ("testapp.author", str(ben.pk)), ("testapp.book", str(ada.pk))]
+    assert "in the log" not in erase("testapp.author", ada.pk)
