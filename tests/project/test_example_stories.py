@@ -14,11 +14,13 @@ from django.db.models.functions import TruncDate
 if not apps.is_installed("example_project.shop"):
     pytest.skip("needs the settings of the example project", allow_module_level=True)
 
+from docs.pictures.conversation import FIRST, of_carriers
 from evals.shop import quiet
 from example_project.shop.models import Customer, Order, OrderLine, PaymentAudit, Product, Review, Shipment
 from example_project.shop.models import StockMovement as Movement
 from example_project.shop.sampledata import stories
 from mcp_django.testing import MCPClient
+from tests.documentation import DOCS
 
 pytestmark = pytest.mark.django_db
 
@@ -81,6 +83,15 @@ def test_one_carrier_is_late():
     on_the_way = Avg(F("delivered_at") - F("shipped_at"))
     days = dict(Shipment.objects.order_by().values_list("carrier").annotate(days=on_the_way))
     assert days.pop("post") > 2 * max(days.values())
+
+
+def test_the_front_page_of_the_documentation_has_the_answer_of_the_shop():
+    days = ["count", "avg:delivered_at-shipped_at"]
+    asked = {"model": "shop.shipment", "group_by": ["carrier"], "aggregates": days}
+    answer = client_of("admin").call("aggregate_records", **asked).structured
+    page = " ".join((DOCS / "index.md").read_text().split())
+    assert f"> {FIRST}" in page
+    assert of_carriers(answer) in page
 
 
 def test_one_region_grows():

@@ -122,7 +122,7 @@ def test_the_tests_that_the_readme_shows_pass(project: Project) -> None:
 
 
 def test_each_declaration_setting_and_call_in_the_documentation_works(project: Project) -> None:
-    python = [block for block in snippets("python") if block.page != README]
+    python = [block for block in snippets("python") if block.page != README and not is_first(block)]
     given = {
         "declarations": [(block.where, block.text) for block in python if not block.file],
         "settings": [(block.where, block.text) for block in python if block.file == "settings.py"],
@@ -132,15 +132,27 @@ def test_each_declaration_setting_and_call_in_the_documentation_works(project: P
     assert project.script("snippets", json.dumps(given)) == ""
 
 
+def is_first(block: Block) -> bool:
+    """Whether a block is that of the front page which shows lines of several files."""
+    return block.page == DOCS / "index.md" and block.text.startswith("INSTALLED_APPS")
+
+
+def test_the_first_lines_of_the_front_page_are_those_that_coding_agents_write() -> None:
+    (first,) = filter(is_first, snippets("python"))
+    written = {line.strip().rstrip(",") for block in blocks_of(DOCS / "agents.md") for line in block.text.splitlines()}
+    lines = first.text.splitlines()
+    assert len(lines) == 3
+    assert set(lines) <= written
+
+
 def test_each_recipe_of_the_cookbook_does_what_it_promises(project: Project) -> None:
     parts = re.split(r"^## (.+)\n", (DOCS / "cookbook.md").read_text(), flags=re.MULTILINE)[1:]
     recipes = dict(zip(parts[::2], parts[1::2], strict=True))
     blocks = {heading: re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S) for heading, text in recipes.items()}
     given = {heading: source for heading, (source,) in blocks.items()}
     assert len(given) >= 12
-    (given["By a column"],) = re.findall(
-        r"^```python\n(.*?)^```$", section(DOCS / "tenants.md", "By a column"), re.M | re.S
-    )
+    for page, heading in (("tenants", "By a column"), ("actions", "Buttons of the change page")):
+        (given[heading],) = re.findall(r"^```python\n(.*?)^```$", section(DOCS / f"{page}.md", heading), re.M | re.S)
     assert project.script("recipes", json.dumps(given), without="shop.mcp") == ""
 
 
@@ -390,6 +402,15 @@ def test_the_page_of_a_client_says_what_mcp_install_prints(key: str, client: Cli
     said.append(re.split("Run: ", after)[-1].rstrip("."))
     for part in said:
         assert "".join(part.replace("`", "").split()) in text
+
+
+@pytest.mark.parametrize("page", sorted((DOCS / "clients").glob("*.md")), ids=lambda page: page.stem)
+def test_the_page_of_a_client_says_what_one_sees(page: Path) -> None:
+    """The consent page, the list of tools, and a first answer."""
+    seen = section(page, "What you see")
+    assert "](../consent.md)" in seen
+    assert re.search(r"\btools\b", seen, re.IGNORECASE)
+    assert "`list_models`" in seen or "shop.list_models" in seen
 
 
 # Messages

@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
+from django.contrib import admin
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group, Permission
 from django.core import mail
@@ -115,6 +116,19 @@ def tenant_column(ada: MCPClient, reader: MCPClient, nobody: MCPClient) -> None:
     moved = reader.call("update_record", model="shop.order", pk="2", values={"customer": 1})
     assert "own customers only" in moved.text, moved.text
     assert not reader.call("update_record", model="shop.order", pk="2", values={"status": "new"}).is_error
+
+
+# Of the page about actions
+@recipe("Buttons of the change page")
+def own_button(ada: MCPClient, reader: MCPClient, nobody: MCPClient) -> None:
+    pressed = []
+    model_admin = admin.site.get_model_admin(Order)
+    vars(model_admin)["response_change"] = lambda request, obj: pressed.append(obj)
+    assert not ada.call("update_record", model="shop.order", pk="1", values={"status": "new"}).is_error
+    # The admin's page would have looked for its button.
+    assert pressed == []
+    assert "1 orders are paid" in ada.call("pay_orders_shop_order", pks=["1"]).text
+    assert Order.objects.get(pk=1).status == "paid"
 
 
 @recipe("Tell others only of writes that are done")

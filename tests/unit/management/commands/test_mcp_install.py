@@ -231,12 +231,32 @@ def test_a_client_that_signs_in_needs_no_token(capsys, client):
         ("opencode", {"mcp": {"django": {"type": "remote", "url": URL}}}),
         ("cursor", {"mcpServers": {"django": {"url": URL}}}),
         ("vscode", {"servers": {"django": {"type": "http", "url": URL}}}),
+        ("copilot", {"mcpServers": {"django": {"type": "http", "url": URL, "tools": ["*"]}}}),
+        ("qwen", {"mcpServers": {"django": {"httpUrl": URL}}}),
+        ("cline", {"mcpServers": {"django": {"type": "streamableHttp", "url": URL}}}),
+        ("continue", {"mcpServers": {"django": {"type": "http", "url": URL}}}),
+        ("mcporter", {"mcpServers": {"django": {"baseUrl": URL}}}),
     ],
 )
 def test_each_client_has_the_entry_that_it_documents(capsys, home, client, entry):
     run(capsys, client, "--write")
     (path,) = (path for path in home.rglob("*") if path.is_file())
     assert json.loads(path.read_text()) == entry
+
+
+@pytest.mark.parametrize(
+    ("client", "place"),
+    [
+        ("copilot", "home/.copilot/mcp-config.json"),
+        ("qwen", "home/.qwen/settings.json"),
+        ("cline", "home/.cline/data/settings/cline_mcp_settings.json"),
+        ("continue", "project/.continue/mcpServers/mcp.json"),
+        ("mcporter", "project/config/mcporter.json"),
+    ],
+)
+def test_each_client_has_the_file_that_it_documents(capsys, home, client, place):
+    run(capsys, client, "--write")
+    assert URL in (home / place).read_text()
 
 
 def test_plain_json_is_all_that_is_printed(capsys):
