@@ -63,7 +63,8 @@ class ExportView(SessionPage):
         except (*LOST, CallRefused, LimitExceeded, Refused) as error:
             return self._refused(_refusal(error))
         row = kept.row
-        logger.info("%s downloads the file %s of call %s: %d rows", row.username, row.name, row.call, row.rows)
+        what = row.model or row.name
+        logger.info("%s downloads the export of call %s: %d rows of %s", row.username, row.call, row.rows, what)
         return self._file(kept, stream)
 
     def _kept(self) -> KeptExport:
