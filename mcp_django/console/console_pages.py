@@ -236,12 +236,13 @@ class Approvals(Page):
 
 APPROVALS: Final = Approvals("approvals", gettext_lazy("Approvals"), "approvals_page.respond", makes_calls=True)
 TASKS: Final = Tasks("tasks", gettext_lazy("Tasks"), "tasks_page.respond", is_local=True)
+CLIENTS: Final = Page("clients", gettext_lazy("Clients"), "clients_page.show", READ)
 # The pages in the order of their tabs.
 PAGES: Final = (
     Page("overview", gettext_lazy("Overview"), "overview_charts.show", READ, is_local=True),
     Page("failures", gettext_lazy("Failures"), "failures_page.show", READ, is_local=True),
     Page("conversations", gettext_lazy("Conversations"), "conversations_page.show", READ, is_local=True),
-    Page("connections", gettext_lazy("Connections"), "open_connections_page.respond"),
+    CLIENTS,
     TASKS,
     APPROVALS,
     Switches("switches", gettext_lazy("Switches"), "switches_page.respond"),
@@ -250,6 +251,8 @@ PAGES: Final = (
     Page("try", gettext_lazy("Try it"), "try_tool_page.respond"),
     Page("connect", gettext_lazy("Connect"), "open_connections_page.set_up"),
 )
+# Sessions and streams, to which the page of clients leads.
+CONNECTIONS: Final = Page("connections", gettext_lazy("Connections"), "open_connections_page.respond")
 # The page of one call, which has no tab of its own.
 CALL: Final = Page("call", gettext_lazy("Call"), "call_page.show", READ, is_local=True)
 # The page that takes a change back, which has no tab either.
@@ -283,7 +286,7 @@ class Home(ModelAdmin):  # type: ignore[type-arg]
 
     def get_urls(self) -> list[URLPattern]:
         """Return a URL pattern for each page, before those of rows."""
-        pages = [*self.pages, *(replace(page, home=self) for page in (UNDO, CLIENT_TIME))]
+        pages = [*self.pages, *(replace(page, home=self) for page in (CONNECTIONS, UNDO, CLIENT_TIME))]
         own = [path(f"{page.name}/", self.admin_site.admin_view(page.view), name=page.url_name) for page in pages]
         urls: list[URLPattern] = [*own, *super().get_urls()]
         for each in urls:

@@ -2,8 +2,7 @@
 
 Open streams are those of all workers that share a channel layer with this one.
 
-Sessions are those of the handshake era that have something to remember; calls of 2026-07-28 have none. Access is shown
-and removed on the admin's page of access tokens, which has its own permissions.
+Sessions are those of the handshake era that have something to remember; calls of 2026-07-28 have none.
 """
 
 from datetime import timedelta
@@ -11,19 +10,16 @@ from typing import Any, Final
 
 from django.contrib import messages
 from django.core.exceptions import ImproperlyConfigured, PermissionDenied
-from django.db.models import Count, F, Max
+from django.db.models import Count, Max
 from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import redirect
-from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
-from oauth2_provider.models import get_access_token_model
 
 from ..conf import settings
 from ..context.untrusted_text import plain
 from ..models import CallEntry, Session, Stream
 from ..oauth.resource_urls import resource_url
-from ..oauth.stored_tokens import live
 from ..routing import ENDPOINTS
 from ..server.sessions import ClientSession
 from ..server.stored_streams import StoredStream
@@ -71,7 +67,7 @@ def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
         "is_alone": bus.shared_layer() is None,
         "may_end": may_end,
     }
-    return page.render(request, context | _access(page, request))
+    return page.render(request, context)
 
 
 def _streams() -> list[Any]:
@@ -82,30 +78,6 @@ def _streams() -> list[Any]:
     for row in streams:
         row.is_alive = row.state == Stream.State.ASKING or row.alive > since  # type: ignore[attr-defined]
     return streams
-
-
-def _access(page: Page, request: HttpRequest) -> dict[str, Any]:
-    """Return the clients with a live access token, if the user may view access tokens."""
-    model = get_access_token_model()
-    user = request.user
-    opts = model._meta
-    permissions = (f"{opts.app_label}.{action}_{opts.model_name}" for action in ("view", "change"))
-    if not any(user.has_perm(name) for name in permissions):
-        return {"clients": None}
-    try:
-        url = reverse(f"{page.home.admin_site.name}:{opts.app_label}_{opts.model_name}_changelist")
-    except NoReverseMatch:
-        url = ""
-    rows = model._default_manager.filter(live(), application__isnull=False).values("application")
-    counted = rows.annotate(
-        name=F("application__name"),
-        client_id=F("application__client_id"),
-        users=Count("user", distinct=True),
-        tokens=Count("pk"),
-        newest=Max("created"),
-    ).order_by("-newest")
-    clients = [{**row, "name": plain(row["name"]) or plain(row["client_id"])} for row in counted[:MAX_LISTED]]
-    return {"clients": clients, "access_url": url}
 
 
 def set_up(page: Page, request: HttpRequest) -> HttpResponseBase:

@@ -19,10 +19,11 @@ from oauth2_provider.settings import oauth2_settings
 from ..context.call_restrictions import Narrowing
 from ..context.untrusted_text import doubts_about, plain
 from ..emulation.history import made_by
+from ..models import TokenFacts
 from ..signin import chosen_words
 from .last_use import last_uses
 from .resource_urls import is_loopback
-from .stored_tokens import facts_of_many, until_of
+from .stored_tokens import until_of
 
 logger = logging.getLogger("mcp_django")
 
@@ -136,10 +137,10 @@ def describe(tokens: Collection[Any]) -> None:
     ``client_name``, ``doubts`` about that name, ``described`` and ``targets`` describe the client; ``words`` are the
     texts of the scopes. ``used`` and ``place`` are time and network of the last use, if known. ``until`` is when access
     ends, None for never. ``labels`` are the apps and models that the token is limited to, None for all. ``chosen`` is
-    what else the user chose, and ``facts`` are those stored with the token.
+    what else the user chose, and ``facts`` are those stored with the token. ``since`` is when its user gave the access.
     """
     uses = last_uses(token.token_checksum for token in tokens)
-    facts_by_checksum = facts_of_many(token.token_checksum for token in tokens)
+    kept = TokenFacts._default_manager.in_bulk([token.token_checksum for token in tokens])
     lifetime = refresh_token_expire_timedelta()
     for token in tokens:
         # The client
@@ -161,8 +162,10 @@ def describe(tokens: Collection[Any]) -> None:
             token.place = ""
 
         # What the user chose
-        facts = facts_by_checksum.get(token.token_checksum, {})
+        row = kept.get(token.token_checksum)
+        facts = row.facts if row is not None else {}
         token.facts = facts
+        token.since = row.created if row is not None else token.created
         narrowing = Narrowing.of(facts)
         token.chosen = [(label, plain(words)) for label, words in chosen_words(facts)]
         token.labels = None

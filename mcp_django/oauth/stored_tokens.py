@@ -52,8 +52,17 @@ def checksum_of(text: str) -> str:
 
 
 def store_facts(token: str, user: Any, facts: Mapping[str, Any], family: UUID | None = None) -> None:
-    """Store facts with the token or code of a checksum; ``family`` is that of its refresh token."""
-    TokenFacts(token=token, family=family, user=user, facts=dict(facts), created=timezone.now()).save(force_insert=True)
+    """Store facts with the token or code of a checksum; ``family`` is that of its refresh token.
+
+    They are as old as the access: what a client gets for a refresh token is no new connection of its user.
+    """
+    times = [timezone.now()]
+    if family is not None:
+        # Facts that earlier releases stored are as old as the newest token.
+        refresh = get_refresh_token_model()._default_manager.filter(token_family=family)
+        for rows in (TokenFacts._default_manager.filter(family=family), refresh):
+            times += rows.order_by("created").values_list("created", flat=True)[:1]
+    TokenFacts(token=token, family=family, user=user, facts=dict(facts), created=min(times)).save(force_insert=True)
 
 
 def facts_of(token: str) -> dict[str, Any]:

@@ -10,10 +10,12 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
+from urllib.parse import urlencode
 
 from django.core.mail import mail_admins
 from django.db import connections
 from django.dispatch import receiver
+from django.urls import NoReverseMatch, reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
@@ -103,7 +105,7 @@ def tell(kind: str, key: str, text: str, once: float, facts: dict[str, Any]) -> 
         logger.warning("Alert: %s", text)
         alert_raised.send_robust(sender=CallEntry, kind=kind, text=text, facts=facts)
         if settings.TELEMETRY["alerts"] == "mail" and _is_first(f"{PREFIX}mail:{kind}", MAIL_EVERY):
-            mail_admins(f"MCP: {text}"[:200], f"{text}\n\n{settings.BASE_URL or ''}")
+            mail_admins(f"MCP: {text}"[:200], f"{text}\n\n{facts.get('url') or settings.BASE_URL or ''}")
     except Exception as error:
         logger.error("An alert could not be mailed (%s): %s", type(error).__name__, text)
     finally:
@@ -123,4 +125,8 @@ def tell_client(application: Any, user: Any, scopes: Any, **more: Any) -> None:
     names = {"client": plain(application.name) or application.client_id, "user": plain(user.get_username())}
     text = _("The client %(client)s has access as %(user)s.") % names
     facts = {**names, "client_id": application.client_id, "scopes": list(scopes)}
+    # Of the admin, which not each project has mounted.
+    with suppress(NoReverseMatch):
+        page = f"{reverse('admin:mcp_django_console_clients')}?{urlencode({'client': application.client_id})}"
+        facts["url"] = f"{str(settings.BASE_URL).rstrip('/')}{page}" if settings.BASE_URL else ""
     alerts.raise_alert("client", f"{application.pk}:{user.pk}", text, facts)
