@@ -236,13 +236,12 @@ class Approvals(Page):
 
 APPROVALS: Final = Approvals("approvals", gettext_lazy("Approvals"), "approvals_page.respond", makes_calls=True)
 TASKS: Final = Tasks("tasks", gettext_lazy("Tasks"), "tasks_page.respond", is_local=True)
-CLIENTS: Final = Page("clients", gettext_lazy("Clients"), "clients_page.show", READ)
 # The pages in the order of their tabs.
 PAGES: Final = (
     Page("overview", gettext_lazy("Overview"), "overview_charts.show", READ, is_local=True),
     Page("failures", gettext_lazy("Failures"), "failures_page.show", READ, is_local=True),
     Page("conversations", gettext_lazy("Conversations"), "conversations_page.show", READ, is_local=True),
-    CLIENTS,
+    Page("clients", gettext_lazy("Clients"), "clients_page.show", READ),
     TASKS,
     APPROVALS,
     Switches("switches", gettext_lazy("Switches"), "switches_page.respond"),

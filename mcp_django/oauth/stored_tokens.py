@@ -51,13 +51,15 @@ def checksum_of(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def store_facts(token: str, user: Any, facts: Mapping[str, Any], family: UUID | None = None) -> None:
+def store_facts(
+    token: str, user: Any, facts: Mapping[str, Any], family: UUID | None = None, *, is_renewed: bool = False
+) -> None:
     """Store facts with the token or code of a checksum; ``family`` is that of its refresh token.
 
-    They are as old as the access: what a client gets for a refresh token is no new connection of its user.
+    Those of a token that ``is_renewed``, made for a refresh token, are as old as the access of its family.
     """
     times = [timezone.now()]
-    if family is not None:
+    if is_renewed:
         # Facts that earlier releases stored are as old as the newest token.
         refresh = get_refresh_token_model()._default_manager.filter(token_family=family)
         for rows in (TokenFacts._default_manager.filter(family=family), refresh):

@@ -446,7 +446,9 @@ class MCPValidator(OAuth2Validator):
         row = super()._create_access_token(expires, request, token, *args, **kwargs)
         family = getattr(request, "family", None)
         if request.user is not None:
-            store_facts(row.token_checksum, request.user, getattr(request, "facts", {}), family)
+            is_renewed = request.grant_type == "refresh_token" and family is not None
+            facts = getattr(request, "facts", {})
+            store_facts(row.token_checksum, request.user, facts, family, is_renewed=is_renewed)
         if family is not None:
             forget_former(family)
         return row

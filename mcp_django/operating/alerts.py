@@ -125,8 +125,9 @@ def tell_client(application: Any, user: Any, scopes: Any, **more: Any) -> None:
     names = {"client": plain(application.name) or application.client_id, "user": plain(user.get_username())}
     text = _("The client %(client)s has access as %(user)s.") % names
     facts = {**names, "client_id": application.client_id, "scopes": list(scopes)}
-    # Of the admin, which not each project has mounted.
+    # Not each project has mounted the admin.
     with suppress(NoReverseMatch):
         page = f"{reverse('admin:mcp_django_console_clients')}?{urlencode({'client': application.client_id})}"
-        facts["url"] = f"{str(settings.BASE_URL).rstrip('/')}{page}" if settings.BASE_URL else ""
+        if settings.BASE_URL:
+            facts["url"] = f"{str(settings.BASE_URL).rstrip('/')}{page}"
     alerts.raise_alert("client", f"{application.pk}:{user.pk}", text, facts)

@@ -3,13 +3,11 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from django.utils import timezone
-from oauth2_provider.models import AccessToken, Application
 
 from mcp_django.context.call_record import CallRecord
 from mcp_django.models import Session, Stream
 from mcp_django.operating.call_log_storage import row_of, store
 from tests.factories import make_user
-from tests.oauth_flow import Flow
 from tests.unit.console.conftest import url
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.one_server, pytest.mark.django_db]
@@ -82,21 +80,16 @@ def test_ending_takes_a_permission_of_its_own(browser_of):
     assert Session.objects.get().ended
 
 
-def test_clients_with_access_are_for_those_who_may_view_tokens(admin, browser_of):
-    Flow().tokens()
-    text = admin.get(url("connections")).text
-    application = Application.objects.get()
-    assert "Robot" in text
-    assert f"/admin/oauth2_provider/accesstoken/?application={application.pk}" in text
-    assert AccessToken.objects.get().token_checksum not in text
-    reader = browser_of("reader", VIEW)
-    assert reader.get(url("connections")).context["clients"] is None
-    assert "Robot" not in reader.get(url("connections")).text
+def test_the_page_of_clients_leads_there_and_both_are_for_those_who_may_view_calls(admin, browser_of):
+    assert f'href="{url("connections")}"' in admin.get(url("clients")).text
+    clerk = browser_of("clerk", "testapp.view_book")
+    assert clerk.get(url("connections")).status_code == clerk.post(url("connections")).status_code == 403
+    session = make_session()
+    store([row_of(CallRecord(outcome="ok", session=session.pk, client_name="Robot"))])
+    assert f'{url("clients")}?client=Robot' in admin.get(url("connections")).text
 
 
 def test_what_clients_call_themselves_is_inert(admin):
-    Flow().tokens()
-    Application.objects.update(name="<script>alert(1)</script>")
     session = make_session()
     store([row_of(CallRecord(outcome="ok", session=session.pk, client_name="<script>alert(2)</script>"))])
     text = admin.get(url("connections")).text

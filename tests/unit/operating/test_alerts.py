@@ -3,7 +3,7 @@
 import logging
 import threading
 from datetime import timedelta
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import pytest
 from django import VERSION
@@ -191,6 +191,30 @@ def test_names_that_clients_chose_are_one_clean_line(received):
     assert "\u202e" not in message.body
     assert received[0][3]["scopes"] == ["mcp:read"]
     assert received[0][3]["client_id"] == "abc"
+
+
+@pytest.mark.parametrize("is_mounted", [True, False])
+def test_the_alert_of_a_client_leads_to_its_page_where_the_admin_is_mounted(settings, received, is_mounted):
+    settings.MCP_DJANGO = {**settings.MCP_DJANGO, "BASE_URL": "https://shop.example"}
+    if not is_mounted:
+        settings.ROOT_URLCONF = ModuleType("urls")
+        settings.ROOT_URLCONF.urlpatterns = []
+    application = SimpleNamespace(name="Codex", client_id="a b&c", pk=1)
+    user = SimpleNamespace(pk=2, get_username=lambda: "ada")
+    client_connected.send(None, application=application, user=user, scopes=["mcp:read"])
+    page = "https://shop.example/admin/mcp_django/callentry/clients/?client=a+b%26c"
+    (body,) = bodies()
+    assert body.endswith(page if is_mounted else "https://shop.example")
+    assert received[0][3].get("url") == (page if is_mounted else None)
+
+
+def test_without_an_origin_the_alert_of_a_client_has_no_address(settings, received):
+    settings.MCP_DJANGO = {**settings.MCP_DJANGO, "BASE_URL": None}
+    application = SimpleNamespace(name="Codex", client_id="abc", pk=1)
+    user = SimpleNamespace(pk=2, get_username=lambda: "ada")
+    client_connected.send(None, application=application, user=user, scopes=[])
+    assert "/admin/" not in bodies()[0]
+    assert received[0][3].get("url") is None
 
 
 @pytest.mark.django_db
