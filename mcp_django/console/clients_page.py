@@ -76,7 +76,7 @@ class ClientRecord:
             self.name = plain(newest.client_name) or plain(self.key)
             self.host = plain(newest.client_host, 255)
             self.doubts = doubts_about(self.name, [self.host] if self.host else ())
-            self.kind = newest.get_kind_display()
+            self.kind = "" if newest.kind == CallEntry.Kind.PERSON else newest.get_kind_display()
             self.first_seen = first.time
 
 
