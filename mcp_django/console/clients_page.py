@@ -218,7 +218,7 @@ def show(page: Page, request: HttpRequest) -> HttpResponseBase:
     if len(records) > 1:
         return page.render(request, {**context, "records": records, "named": plain(key)})
     record = records[0]
-    context |= {"record": record, "title": record.name}
+    context["record"] = record
     if record.column == "client_id":
         context["off"] = find_switches(Switch.Kind.CLIENT, record.key)
         context["time_url"] = page.home.client_time_url(request, client=record.key)

@@ -11,6 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from tests.cases import drawn
+from tests.e2e.browser import obtain_token
 from tests.e2e.servers import ROOT, Server, manage, run_example
 
 LOG = f"CALLS = {drawn(50_000)}"
@@ -37,7 +38,11 @@ def server(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @pytest.fixture(scope="module")
 def incident(server: Server) -> list[str]:
-    """The key of the first failed call, the day of the incident, the day before, and the call's id."""
+    """The key of the first failed call, the day of the incident, the day before, and the call's id.
+
+    A user has connected a client as well.
+    """
+    obtain_token(server.origin, "warehouse")
     return manage(server, "shell", "-c", LOG).rpartition("incident ")[2].split()
 
 
@@ -57,6 +62,11 @@ def walked(server: Server, incident: list[str], node: str, chromium: str) -> dic
         "client of the overview off": (
             f"{console}overview/",
             [{"click": {"name": "Turn off: ChatGPT"}}, {"click": {"name": "^Turn off$", "role": "button"}}],
+        ),
+        "connected this week": (f"{console}overview/", [{"click": {"name": "New this week$"}}]),
+        "its record": (
+            f"{console}{key}/change/",
+            [{"click": {"name": "^About this client$"}}, {"click": {"name": "^Failures by cause$"}}],
         ),
         "slow tool": (index, [{"click": {"name": "Calls of AI clients"}}, {"click": {"name": "Last 7 days"}}]),
         "its calls": (f"{console}overview/?q=last+7d", [{"click": {"name": "aggregate_records"}}, these]),
@@ -113,12 +123,25 @@ def test_the_slow_tool_is_three_clicks_from_the_index(walked: dict[str, dict[str
     assert asked(its) == "last 7d tool:aggregate_records"
 
 
+def test_who_connected_a_client_this_week_is_one_click_from_the_overview(walked: dict[str, dict[str, Any]]) -> None:
+    found = walked["connected this week"]
+    assert found["clicks"] == 1
+    line = found["text"].partition("by hand")[2].partition("Turn off")[0]
+    assert re.search(r"warehouse\s+20\d\d-\d\d-\d\d", line)
+
+
+def test_a_call_leads_to_the_record_of_its_client_and_on_to_its_failures(walked: dict[str, dict[str, Any]]) -> None:
+    found = walked["its record"]
+    assert found["clicks"] == 2
+    assert asked(found) == "client:codex-cli-7f3a last 7d"
+
+
 def test_a_bar_narrows_the_page(walked: dict[str, dict[str, Any]], incident: list[str]) -> None:
     found = walked["worst bar"]
     assert found["clicks"] == 1
     assert re.fullmatch(rf"{incident[1]} 14:0\d(:\d\d)?-14:[0-3]\d(:\d\d)?", asked(found))
     # The one that fails most comes first.
-    clients = found["text"].partition("Clients")[2].partition("Models")[0]
+    clients = found["text"].partition("Models")[0].rpartition("Clients")[2]
     assert re.findall(r"Codex|Claude|ChatGPT|Cursor", clients)[:1] == ["Codex"]
 
 

@@ -86,7 +86,7 @@ def test_the_page_of_clients_leads_there_and_both_are_for_those_who_may_view_cal
     assert clerk.get(url("connections")).status_code == clerk.post(url("connections")).status_code == 403
     session = make_session()
     store([row_of(CallRecord(outcome="ok", session=session.pk, client_name="Robot"))])
-    assert f'{url("clients")}?client=Robot' in admin.get(url("connections")).text
+    assert f"{url('clients')}?client=Robot" in admin.get(url("connections")).text
 
 
 def test_what_clients_call_themselves_is_inert(admin):
