@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit, urlunsplit
+from uuid import uuid4
 
 from .depth import DEFAULT_URL
 
@@ -61,6 +62,8 @@ FROM (
 ) AS calls
 """
 DAYS: Final = 60
+# Number of registered clients, each of which a user has connected at some time of these days.
+CLIENTS: Final = 10_000
 CONSOLE: Final = "/admin/mcp_django/callentry/"
 # The pages by their titles: path, and query.
 PAGES: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
@@ -189,6 +192,58 @@ def _insert(cursor: Any, begins: Any, step: float, count: int, last: int) -> Non
     cursor.execute(statement, values | more)
 
 
+def register_clients() -> None:
+    """Make what is missing of the registered clients, those of the calls among them, each with a token of a user."""
+    from django.contrib.auth import get_user_model
+    from django.utils import timezone
+    from oauth2_provider.models import AccessToken, Application
+
+    from mcp_django.models import TokenFacts
+    from mcp_django.oauth.stored_tokens import checksum_of
+
+    if Application.objects.count() >= CLIENTS:
+        return
+    say(f"Making {CLIENTS:,} clients ...")
+    user, _made = get_user_model()._default_manager.get_or_create(username="user7")
+    now = timezone.now()
+    applications = [
+        Application(
+            client_id=f"client-{number}",
+            # Hashing one takes long.
+            client_secret="",
+            hash_client_secret=False,
+            name=f"Client {number}",
+            redirect_uris=f"https://client-{number}.example/callback",
+            client_type="public",
+            authorization_grant_type="authorization-code",
+            registration_source="dcr",
+        )
+        for number in range(CLIENTS)
+    ]
+    made = Application.objects.bulk_create(applications, batch_size=1000)
+    until = now + timedelta(days=365)
+    AccessToken.objects.bulk_create(
+        (
+            AccessToken(user=user, application=each, token=each.client_id, expires=until, scope="mcp:read")
+            for each in made
+        ),
+        batch_size=1000,
+    )
+    facts = [
+        TokenFacts(
+            token=checksum_of(each.client_id),
+            family=uuid4(),
+            user=user,
+            created=now - timedelta(days=DAYS * number / CLIENTS),
+        )
+        for number, each in enumerate(made)
+    ]
+    TokenFacts.objects.bulk_create(facts, batch_size=1000)
+    for number, each in enumerate(made):
+        each.created = facts[number].created
+    Application.objects.bulk_update(made, ["created"], batch_size=500)
+
+
 def measure(rounds: int) -> dict[str, float]:
     """Return the milliseconds of each page and query."""
     from django.contrib.auth import get_user_model
@@ -261,6 +316,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         django.setup()
         call_command("migrate", verbosity=0)
         fill(options.one)
+        register_clients()
         print(json.dumps(measure(options.rounds) if options.rounds else {}))
         return
     found = {}

@@ -9,6 +9,7 @@ from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from django.contrib.auth import get_user_model
 from django.core.paginator import Paginator
 from django.db.models import Count, Q, QuerySet, Subquery
 from django.http import Http404, HttpRequest, HttpResponseBase
@@ -32,8 +33,8 @@ from .switches_page import clients_named
 
 # Maximum number of clients on a page of the list, and of those on its first page that the log alone knows.
 LISTED: Final = 50
-# Maximum number of new connections, and of tokens of one client, that are read.
-MOST_NEW: Final = 1_000
+# Maximum number of new connections, for all of which one query asks, and of tokens of one client that are read.
+MOST_NEW: Final = 900
 MOST_TOKENS: Final = 200
 # The time of the figures, and of what counts as new.
 WEEK: Final = timedelta(days=7)
@@ -187,11 +188,10 @@ def new_connections(since: datetime) -> dict[Any, dict[str, datetime]]:
     rows = TokenFacts._default_manager.filter(created__gte=since, family__isnull=False).order_by("-created")
     times = dict(rows.values_list("pk", "created")[:MOST_NEW])
     found: dict[Any, dict[str, datetime]] = defaultdict(dict)
-    tokens = get_access_token_model()._default_manager.filter(user__isnull=False).select_related("user")
-    known = tokens.in_bulk(list(times), field_name="token_checksum")
-    for checksum in filter(known.__contains__, times):
-        token = known[checksum]
-        found[token.application_id].setdefault(token.user.get_username(), times[checksum])
+    tokens = get_access_token_model()._default_manager.filter(token_checksum__in=list(times), user__isnull=False)
+    names = tokens.values_list("token_checksum", "application", f"user__{get_user_model().USERNAME_FIELD}")
+    for checksum, application, username in sorted(names, key=lambda row: times[row[0]], reverse=True):
+        found[application].setdefault(username, times[checksum])
     return found
 
 
