@@ -18,6 +18,11 @@ from ..conf import settings
 MAX_DETAIL: Final = 200
 # Maximum characters of ``CallRecord.row_key``.
 MAX_KEY: Final = 64
+# Outcomes of calls that did, or tried, what they should; of those that go on, go on elsewhere, or were given up; and
+# of all that neither failed nor were refused.
+ANSWERED: Final = frozenset({"ok", "tried"})
+OPEN: Final = frozenset({"", "asked", "task", "cancelled"})
+FINE: Final = ANSWERED | OPEN
 # Number of ids for which random bytes are read at once, because reading them releases the GIL.
 IDS: Final = 256
 _random: Final[list[bytes]] = []

@@ -9,7 +9,7 @@ from hashlib import blake2b
 from types import TracebackType
 from typing import Final
 
-from ..context.call_record import MAX_DETAIL, CallRecord
+from ..context.call_record import FINE, MAX_DETAIL, CallRecord
 from ..context.untrusted_text import plain
 from .likely_secrets import without_likely_secrets
 
@@ -23,8 +23,6 @@ LEFT_OUT: Final = "…"
 VARYING: Final = re.compile(r"\b[0-9a-f]{8}(?:-?[0-9a-f]{4}){3}-?[0-9a-f]{12}\b|\b[0-9a-f]{12}\b|[0-9]+")
 # The first line is the cause; what follows are ways out.
 MAX_READ: Final = 1_000
-# Outcomes of calls that did not fail.
-FINE: Final = frozenset({"", "ok", "asked", "tried", "task", "cancelled"})
 
 
 def reason_of(message: str) -> str:

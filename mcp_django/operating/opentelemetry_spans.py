@@ -14,7 +14,7 @@ from typing import Any, Final
 from opentelemetry import context, metrics, propagate, trace
 from opentelemetry.trace import Link, SpanKind, Status, StatusCode
 
-from ..context.call_record import CallRecord
+from ..context.call_record import FINE, CallRecord
 from ..context.request import MCPContext, MCPRequest
 from ..context.untrusted_text import plain
 from ..protocol.eras import Call
@@ -31,8 +31,6 @@ LOCAL: Final = {"network.transport": "pipe"}
 REMOTE: Final = {"network.transport": "tcp", "network.protocol.name": "http"}
 # Outcomes of calls that timed out, or for which no thread was free.
 STOPPED: Final = frozenset({"error:timeout", "error:503"})
-# Outcomes that are not errors.
-FINE: Final = frozenset({"ok", "asked", "tried"})
 
 # These are proxies: they use the providers that are set up by the time of their first use.
 _tracer = trace.get_tracer("mcp_django")

@@ -21,6 +21,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from ..conf import settings
+from ..context.call_record import ANSWERED, OPEN
 from ..context.untrusted_text import plain
 from ..models import CallEntry
 
@@ -33,7 +34,7 @@ TIME_FORMAT: Final = "Y-m-d H:i:s"
 WORDS: Final = {
     "ok": gettext_lazy("answered"), "asked": gettext_lazy("asked"), "cancelled": gettext_lazy("cancelled"),
     "": gettext_lazy("running"), "refused": gettext_lazy("refused"), "failed": gettext_lazy("failed"),
-    "tried": gettext_lazy("tried"),
+    "tried": gettext_lazy("tried"), "task": gettext_lazy("task"),
 }  # fmt: skip
 # Why a call was refused or failed, by outcome.
 REASONS: Final = {
@@ -63,13 +64,13 @@ class Outcome:
 
     @property
     def group(self) -> str:
-        """Its group: "ok", also for what was only tried, "refused", "failed", or "open" if asked, cancelled or
-        running."""
-        if self.code in ("ok", "tried"):
+        """Its group: "ok", also for what was only tried, "refused", "failed", or "open" if asked, cancelled, running
+        or a task by now."""
+        if self.code in ANSWERED:
             return "ok"
-        if self.code.startswith("refused:"):
-            return "refused"
-        return "open" if self.code in WORDS else "failed"
+        if self.code in OPEN:
+            return "open"
+        return "refused" if self.code.startswith("refused:") else "failed"
 
     @property
     def word(self) -> str:

@@ -240,8 +240,8 @@ def test_what_no_index_finds_is_looked_for_in_the_newest_calls_and_the_list_says
 ) -> None:
     monkeypatch.setattr(call_query, "LOOKED_THROUGH", 3)
     for number in range(8):
-        log(ago=timedelta(minutes=number), writes=True, tool=f"tool_{number}")
-    page = browser.get(CALLS, {"q": "writes"})
+        log(ago=timedelta(minutes=number), kind="service", tool=f"tool_{number}")
+    page = browser.get(CALLS, {"q": "caller:service"})
     assert [entry.tool for entry in page.context["cl"].result_list] == ["tool_0", "tool_1", "tool_2", "tool_3"]
     assert "Searched among the newest" in page.text
     page = browser.get(CALLS, {"q": str(page.context["cl"].earlier)})

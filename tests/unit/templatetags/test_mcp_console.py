@@ -22,6 +22,7 @@ EVIL = 'refused:<b onclick="x">\u202eevil'
         ("asked", "open"),
         ("cancelled", "open"),
         ("", "open"),
+        ("task", "open"),
         ("tool_error", "failed"),
         ("error:-32602", "failed"),
         ("error:timeout", "failed"),
@@ -36,6 +37,7 @@ def test_outcomes_are_of_four_groups(outcome: str, group: str) -> None:
     [
         ("ok", "answered"),
         ("tried", "tried"),
+        ("task", "task"),
         ("refused:scope", "refused: missing scope"),
         ("tool_error", "failed: tool error"),
         ("error:-32602", "failed: invalid arguments"),
