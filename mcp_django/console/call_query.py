@@ -23,7 +23,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from ..context.untrusted_text import plain
-from ..models import CallEntry
+from ..models import CallEntry, PartialIndex
 from ..templatetags.mcp_console import Outcome
 
 # A period of calls: its start, and its end, which is not included. None for an open end.
@@ -53,10 +53,12 @@ COLUMNS: Final = {
     **{name: name for name in ("tool", "model", "method", "action", "site", "session", "token", "version", "trace")},
     **{"cause": "cause", "release": "release", "reason": "detail", "row": "row_key"},
 }
-# What a query has to say for SQLite to use the index of these columns, which has some rows only.
+# What a query has to say for SQLite to use the index of these columns, which has some rows only. The sample's index
+# begins with the time, but another column decides about its rows.
 PARTIAL: Final = {
-    **{column: Q((f"{column}__gt", "")) for column in ("cause", "error_id", "row_key", "trace")},
-    "writes": Q(writes=True),
+    index.fields[0]: index.where
+    for index in CallEntry._meta.indexes
+    if isinstance(index, PartialIndex) and index.fields[0] != "time"
 }
 # Names for a word without one: it gets the first of these for which the newest calls have the word as a value.
 NAMING: Final = ("tool", "model", "client", "user", "method", "action", "site")

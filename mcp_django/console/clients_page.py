@@ -70,6 +70,11 @@ class ClientRecord:
             self.doubts = name_doubts(application)
             self.first_seen = application.created
 
+    @property
+    def is_named(self) -> bool:
+        """Whether it is known by its name alone."""
+        return self.column == "client_name"
+
     def read(self, first: CallEntry, newest: CallEntry) -> None:
         """Take what its first and its newest call say, unless it is registered."""
         self.newest = newest
@@ -219,7 +224,7 @@ def show(page: Page, request: HttpRequest) -> HttpResponseBase:
         return page.render(request, {**context, "records": records, "named": plain(key)})
     record = records[0]
     context["record"] = record
-    if record.column == "client_id":
+    if not record.is_named:
         context["off"] = find_switches(Switch.Kind.CLIENT, record.key)
         context["time_url"] = page.home.client_time_url(request, client=record.key)
     if record.application is not None and access_url:

@@ -1,6 +1,5 @@
 """The shop itself: its tables, its rows and its user are made, and then it is served."""
 
-import json
 import secrets
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +13,7 @@ from django.utils import timezone
 
 from ..asgi import get_asgi_application
 from ..oauth.toolkit_settings import provider_settings
+from . import settings as fixed_settings
 
 HERE: Final = Path(__file__).parent
 
@@ -22,7 +22,7 @@ def configure(folder: Path, base: str) -> None:
     """Set up Django for a shop with its data in a folder and a key of its own, which clients reach at ``base``."""
     database = {"ENGINE": "django.db.backends.sqlite3", "NAME": folder / "tiny-shop.sqlite3"}
     settings.configure(
-        **json.loads((HERE / "settings.json").read_text()),
+        **{name: getattr(fixed_settings, name) for name in dir(fixed_settings) if name.isupper()},
         SECRET_KEY=secrets.token_urlsafe(50),
         DATABASES={"default": {**database, "OPTIONS": {"transaction_mode": "IMMEDIATE"}}},
         MCP_DJANGO={"BASE_URL": base, "SERVER": {"name": "tiny-shop", "title": "A tiny shop"}},

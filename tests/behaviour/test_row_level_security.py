@@ -2,6 +2,7 @@
 
 import json
 import sys
+from contextlib import contextmanager
 from types import ModuleType
 
 import pytest
@@ -28,6 +29,25 @@ PAGES = (DOCS / "row-level-security.md", DOCS / "tenants.md")
 FILES = {block.file: block.text for page in PAGES for block in blocks_of(page) if block.file}
 
 
+@contextmanager
+def connections_of_calls(first=""):
+    """Give the connections that are made meanwhile, which run a first statement, and close them at the end."""
+    made = []
+
+    def keep(connection, **kwargs):
+        made.append(connection)
+        if first:
+            with connection.cursor() as cursor:
+                cursor.execute(first)
+
+    connection_created.connect(keep)
+    yield made
+    connection_created.disconnect(keep)
+    for each in made:
+        each.inc_thread_sharing()
+        each.close()
+
+
 @pytest.fixture
 def policies():
     """The policies of the page, on the table of books, for connections of calls that are no superuser's."""
@@ -39,19 +59,8 @@ def policies():
         cursor.execute(f"GRANT ALL ON ALL TABLES IN SCHEMA public TO {ROLE}")
         cursor.execute(f"GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO {ROLE}")
         cursor.execute(names["POLICIES"].replace("shop_order", "testapp_book"))
-    made = []
-
-    def become_role(connection, **kwargs):
-        made.append(connection)
-        with connection.cursor() as cursor:
-            cursor.execute(f"SET ROLE {ROLE}")
-
-    connection_created.connect(become_role)
-    yield made
-    connection_created.disconnect(become_role)
-    for each in made:
-        each.inc_thread_sharing()
-        each.close()
+    with connections_of_calls(f"SET ROLE {ROLE}") as made:
+        yield made
     with connection.cursor() as cursor:
         cursor.execute("DROP POLICY own_rows ON testapp_book")
         cursor.execute("ALTER TABLE testapp_book NO FORCE ROW LEVEL SECURITY")
@@ -161,13 +170,8 @@ def schemas(settings):
             cursor.execute(f"CREATE SCHEMA {tenant}")
             cursor.execute(f"CREATE TABLE {tenant}.testapp_tag (LIKE public.testapp_tag INCLUDING ALL)")
             cursor.execute(f"INSERT INTO {tenant}.testapp_tag (name) VALUES ('tag of {tenant}')")
-    made = []
-    connection_created.connect(keep := lambda connection, **kwargs: made.append(connection))
-    yield
-    connection_created.disconnect(keep)
-    for each in made:
-        each.inc_thread_sharing()
-        each.close()
+    with connections_of_calls():
+        yield
     with connection.cursor() as cursor:
         cursor.execute("DROP SCHEMA acme, other CASCADE")
 
