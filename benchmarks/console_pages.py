@@ -1,8 +1,9 @@
-"""`python -m benchmarks.console_pages`: how long the pages of the console take with a long log of calls on PostgreSQL.
+"""`python -m benchmarks.console_pages`: how long the pages of the console take with a long log of calls.
 
 It makes the database unless it is there, brings its log up to now, opens each page as a superuser by Django's test
-client, and prints the least of the milliseconds for each length of the log, and their ratio. The rows are made by the
-database: calls of 40 clients and 300 users in conversations of 25, about one in 25 of which failed or was refused.
+client, and prints the least of the milliseconds that the page and its statements take, for each length of the log. The
+rows are made by PostgreSQL, and copied for `--on sqlite` and `--on mysql`: calls of 40 clients and 300 users in
+conversations of 25, about one in 25 of which failed or was refused.
 """
 
 import argparse
@@ -13,14 +14,16 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit, urlunsplit
 from uuid import uuid4
 
+from . import console_copies, mysql
 from .depth import DEFAULT_URL
 
 LENGTHS: Final = (10_000, 10_000_000)
-# At which a page is too slow, in ms.
+# At which the statements of a page are too slow, in ms.
 MOST: Final = 300
 # What an insertion of many rows does without, until they are there.
 INDEXES: Final = "SELECT indexname, indexdef FROM pg_indexes WHERE tablename = 'mcp_django_callentry'"
@@ -29,8 +32,8 @@ TABLE: Final = "mcp_django_callentry"
 FILL: Final = """
 INSERT INTO mcp_django_callentry (
     call_id, time, site, "user", username, kind, client_id, client_name, client_host, token, session, version,
-    method, tool, model, action, writes, rows_read, rows_changed, size, tokens, outcome, detail, error_id, cause,
-    release, duration, queries, query_time, trace, history, arguments, result{more_names}
+    method, tool, model, action, row_key, writes, rows_read, rows_changed, size, tokens, outcome, detail, error_id,
+    cause, release, duration, queries, query_time, trace, history, arguments, result{more_names}
 )
 SELECT
     md5(n::text || %(seed)s), %(begins)s::timestamptz + (n + 1) * (%(step)s || ' seconds')::interval, 'mcp',
@@ -42,6 +45,7 @@ SELECT
     CASE WHEN t IN ('query_records', 'aggregate_records', 'get_record', 'update_record', 'create_record')
         THEN (ARRAY['shop.order', 'shop.product', 'shop.customer', 'shop.category', 'places.place'])[1 + q %% 5]
         ELSE '' END, '',
+    CASE WHEN t IN ('get_record', 'update_record') THEN (1 + (s + q * 31) %% 20000)::text ELSE '' END,
     t IN ('update_record', 'create_record', 'run_action'), q %% 25, CASE WHEN t = 'update_record' THEN 1 ELSE 0 END,
     200 + q * 7, 50 + q * 7 / 4,
     CASE WHEN r < 20 THEN 'tool_error' WHEN r < 30 THEN 'refused:scope' WHEN r < 35 THEN 'refused:rate'
@@ -108,6 +112,8 @@ QUERIES: Final = (
     "method:tools/list",
     "site:other",
     "writes",
+    "row:17",
+    "model:shop.customer row:17",
     "slow:1000",
     "duration:>90000",
     "last 1h",
@@ -244,8 +250,8 @@ def register_clients() -> None:
     Application.objects.bulk_update(made, ["created"], batch_size=500)
 
 
-def measure(rounds: int) -> dict[str, float]:
-    """Return the milliseconds of each page and query."""
+def measure(rounds: int) -> dict[str, tuple[float, float]]:
+    """Return the milliseconds of each page and query, and those of their statements."""
     from django.contrib.auth import get_user_model
     from django.test import Client
 
@@ -267,38 +273,74 @@ def measure(rounds: int) -> dict[str, float]:
     return {title: _quickest(browser, address, rounds) for title, address in addresses.items()}
 
 
-def _quickest(browser: Any, address: str, rounds: int) -> float:
-    """Return the least that a page takes, whose first opening loads code and is not counted."""
-    taken = []
-    for _round in range(rounds + 1):
+class Clock:
+    """The time that statements take, in ms, as a wrapper of them."""
+
+    def __init__(self) -> None:
+        self.taken = 0.0
+
+    def __call__(self, execute: Any, *arguments: Any) -> Any:
         began = time.perf_counter()
-        response = browser.get(address)
-        taken.append(1000 * (time.perf_counter() - began))
+        try:
+            return execute(*arguments)
+        finally:
+            self.taken += 1000 * (time.perf_counter() - began)
+
+
+def _quickest(browser: Any, address: str, rounds: int) -> tuple[float, float]:
+    """Return the least that a page and its statements take, whose first opening loads code and is not counted."""
+    from django.db import connection
+
+    pages = []
+    databases = []
+    for _round in range(rounds + 1):
+        clock = Clock()
+        began = time.perf_counter()
+        with connection.execute_wrapper(clock):
+            response = browser.get(address)
+        pages.append(1000 * (time.perf_counter() - began))
+        databases.append(clock.taken)
         if response.status_code != 200:
-            return float("nan")
-    return min(taken[1:])
+            return float("nan"), float("nan")
+    return min(pages[1:]), min(databases[1:])
 
 
-def table(found: Mapping[int, Mapping[str, float]]) -> list[str]:
-    """Return the lines of the table: a page, what it takes by the length of the log, and the ratio."""
-    least, most = min(found), max(found)
-    lines = [f"{'ms':<44}" + "".join(f"{length:>14,}" for length in found) + f"{'ratio':>8}"]
-    for title in found[least]:
-        times = [taken[title] for taken in found.values()]
-        mark = "  ✗" if not found[most][title] < MOST else ""
-        cells = "".join(f"{each:>14.0f}" for each in times)
-        lines.append(f"{title:<44}{cells}{found[most][title] / found[least][title]:>8.1f}{mark}")
+def table(found: Mapping[int, Mapping[str, Sequence[float]]]) -> list[str]:
+    """Return the lines of the table: a page, and by the length of the log what it and its statements take."""
+    most = max(found)
+    lines = [f"{'page, database (ms)':<44}" + "".join(f"{length:>18,}" for length in found)]
+    for title in found[most]:
+        cells = "".join(f"{page:>10.0f}{database:>8.0f}" for page, database in (each[title] for each in found.values()))
+        mark = "  ✗" if not found[most][title][1] < MOST else ""
+        lines.append(f"{title:<44}{cells}{mark}")
     return lines
 
 
-def in_a_process(url: str, length: int, rounds: int) -> dict[str, float]:
-    """Measure a database in a process of its own: settings are read once."""
+def in_a_process(url: str, length: int, rounds: int, source: str = "") -> dict[str, tuple[float, float]]:
+    """Measure a database in a process of its own, as settings are read once; ``source`` is where calls are copied
+    from."""
     environment = {**os.environ, "EXAMPLE_DATABASE": url, "DJANGO_SETTINGS_MODULE": "example_project.settings"}
     environment["DJANGO_DEBUG"] = "0"
     command = [sys.executable, "-m", "benchmarks.console_pages", "--one", str(length), "--rounds", str(rounds)]
+    if source:
+        command += ["--source", source]
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True)
-    found: dict[str, float] = json.loads(done.stdout)
+    found: dict[str, tuple[float, float]] = json.loads(done.stdout)
     return found
+
+
+def measured_on(options: argparse.Namespace, name: str, length: int) -> dict[str, tuple[float, float]]:
+    """Return the milliseconds of each page on the database of this name, with the engine of the options."""
+    source = create(options.postgres, name)
+    if options.on == "postgresql":
+        return in_a_process(source, length, options.rounds)
+
+    in_a_process(source, length, 0)
+    if options.on == "mysql":
+        url = console_copies.create(options.mysql, name)
+    else:
+        url = str(Path(options.folder, f"{name}.sqlite3").absolute())
+    return in_a_process(url, length, options.rounds, source)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -307,7 +349,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--postgres", default=os.environ.get("TEST_POSTGRES_URL", DEFAULT_URL), help="URL of a server")
     parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS, help="of the log, in rows")
     parser.add_argument("--rounds", type=int, default=5, help="of which the quickest is shown; 0 only makes the rows")
+    parser.add_argument(
+        "--on", choices=("postgresql", "sqlite", "mysql"), default="postgresql", help="what is measured"
+    )
+    parser.add_argument("--mysql", default=os.environ.get("TEST_MYSQL_URL", mysql.DEFAULT_URL), help="URL of a server")
+    parser.add_argument("--folder", default="build", help="of the files of SQLite")
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--source", default="", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.one:
         import django
@@ -315,14 +363,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
         django.setup()
         call_command("migrate", verbosity=0)
-        fill(options.one)
+        if options.source:
+            say("Copying calls ...")
+            console_copies.copy(options.source, os.environ["EXAMPLE_DATABASE"])
+        else:
+            fill(options.one)
         register_clients()
         print(json.dumps(measure(options.rounds) if options.rounds else {}))
         return
     found = {}
     for length in options.lengths:
         name = f"console{length // 1_000_000}m" if length >= 1_000_000 else f"console{length // 1000}k"
-        found[length] = in_a_process(create(options.postgres, name), length, options.rounds)
+        found[length] = measured_on(options, name, length)
     print("\n".join(table(found)) if options.rounds else "The databases are made.")
 
 
