@@ -473,6 +473,15 @@ class CallQuery:
                 parts += reader.times(value) if name == "time" else [term]
         return CallQuery(tuple(parts), self.now, self.known)
 
+    def back_from(self, since: datetime) -> "CallQuery":
+        """Return the query for the calls until the second of a time, before which this one has not searched."""
+        begins = (self.period or (None, None))[0]
+        ends = since + timedelta(seconds=1)
+        if begins:
+            return self.adding(time=(begins, ends))
+        local = timezone.localtime(ends) if timezone.is_aware(ends) else ends
+        return self.adding(time=f"before {local:%Y-%m-%d %H:%M:%S}")
+
     def filter(self, rows: QuerySet[CallEntry]) -> QuerySet[CallEntry]:
         """Return the calls that match; none while a word cannot be read."""
         return self._narrowed(rows, self._looks())
@@ -608,11 +617,4 @@ class CallList(ChangeList):
     @property
     def earlier(self) -> CallQuery | None:
         """The query for the older calls that this one has not searched, None if there are none."""
-        if self.since is None:
-            return None
-        begins = (self.asked.period or (None, None))[0]
-        ends = self.since + timedelta(seconds=1)
-        if begins:
-            return self.asked.adding(time=(begins, ends))
-        local = timezone.localtime(ends) if timezone.is_aware(ends) else ends
-        return self.asked.adding(time=f"before {local:%Y-%m-%d %H:%M:%S}")
+        return None if self.since is None else self.asked.back_from(self.since)

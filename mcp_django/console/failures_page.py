@@ -1,7 +1,8 @@
 """The console's page of failures by cause: equal failures are one line, those that are new first.
 
 Calls that failed or were refused have a checksum of what failed and why
-(:mod:`mcp_django.operating.failure_causes`). An index of these alone finds them, so the page reads no other calls.
+(:mod:`mcp_django.operating.failure_causes`). An index of these alone finds those of a period. If the query names more
+than a time, the newest calls are searched, as many as for the list of calls.
 """
 
 from collections import Counter, defaultdict
@@ -18,7 +19,7 @@ from django.utils.translation import gettext_lazy
 from ..conf import settings
 from ..context.untrusted_text import plain
 from ..models import CallEntry
-from .call_query import CallQuery
+from .call_query import CallQuery, Term
 from .console_pages import Page
 from .overview_charts import SPANS
 
@@ -101,7 +102,23 @@ class Failures:
     def __init__(self, query: CallQuery, now: datetime) -> None:
         self.query = query
         self.now = now
-        self.rows: QuerySet[CallEntry] = query.filter(CallEntry._default_manager.order_by()).filter(cause__gt="")
+        self.rows: QuerySet[CallEntry]
+        # The time since which failures were searched, None for the whole period.
+        self.since: datetime | None
+        log = CallEntry._default_manager.order_by()
+        if all(term.name == "time" for term in query.parts):
+            self.rows, self.since = query.filter(log), None
+        else:
+            self.rows, self.since = self.listed.newest(log)
+        self.rows = self.rows.filter(cause__gt="").order_by()
+
+    @property
+    def listed(self) -> CallQuery:
+        """The query of the list of these failures."""
+        if self.query.is_about_failures:
+            return self.query
+        failed = [Term("outcome", group) for group in ("failed", "refused")]
+        return CallQuery((*self.query.parts, *failed), self.now, self.query.known)
 
     @cached_property
     def causes(self) -> list[FailureCause]:
@@ -190,7 +207,9 @@ def show(page: Page, request: HttpRequest) -> HttpResponseBase:
         "is_narrowed": is_narrowed,
         "most": MOST if len(found.causes) == MOST else 0,
         "calls_url": page.home.calls_url,
-        "list_url": CallQuery.parse(f"{query} failed refused", now).url(page.home.calls_url),
+        "since": found.since,
+        "earlier_url": found.since and query.back_from(found.since).url(),
+        "list_url": found.listed.url(page.home.calls_url),
         "spans": [(title, query.adding(time=text).url(), text in texts) for text, title in SPANS],
     }
     return page.render(request, context)

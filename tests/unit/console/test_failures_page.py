@@ -91,6 +91,35 @@ def test_the_failures_of_one_deployment_are_told_from_those_before(admin: Client
     assert "Always." not in page
 
 
+def test_failures_of_a_client_are_searched_among_the_newest_and_the_page_leads_further_back(
+    admin: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mcp_django.console.call_query.LOOKED_THROUGH", 3)
+    fail("A new one.", hours=1, number=5, client_name="Claude", client_id="c")
+    fail("An old one.", hours=30, number=5, client_name="Claude", client_id="c")
+    query = "client:Claude last 7d"
+    page = shown(admin, query)
+    assert "Searched among the newest, back to" in page
+    assert "A new one." in page
+    assert "An old one." not in page
+
+    seen = []
+    while link := re.search(
+        r'href="\?q=([^"]*)">Look further back', admin.get(url("failures"), {"q": query}).content.decode()
+    ):
+        query = html.unescape(link[1]).replace("+", " ").replace("%3A", ":")
+        seen.append(shown(admin, query))
+    assert any("An old one." in each for each in seen)
+    assert shown(admin, "last 7d").count("one.") == 2
+
+
+def test_a_query_for_failures_that_came_in_one_way_leads_to_the_list_of_these(admin: Client) -> None:
+    fail("No.", outcome="refused:scope")
+    page = admin.get(url("failures"), {"q": "refused"}).content.decode()
+    assert "?q=refused+last+7d" in page
+    assert "?q=refused+last+7d+failed" not in page
+
+
 def test_the_line_leads_to_its_calls_alone(admin: Client) -> None:
     fail("The one.", number=2)
     fail("The other.")
