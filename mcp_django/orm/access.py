@@ -452,9 +452,7 @@ class ModelAccess:
         """Return the accessible relation to one row: a foreign key, or the end of a one-to-one."""
         column = self.column(name)
         if column is not None and column.is_foreign_key:
-            if column.is_plain and is_joinable(column.field):
-                return column.field
-            return None
+            return column.field if column.is_plain and is_joinable(column.field) else None
         link = self.link(name)
         # Instances and queries must know the relation by the same name.
         if link is None or not isinstance(link.field, OneToOneRel) or link.field.name != link.field.get_accessor_name():
@@ -480,9 +478,7 @@ class ModelAccess:
         if field is None or not field.is_relation or is_generic_key(field) or is_generic_relation(field):
             return None
         related = self.access.model_of(field.related_model)
-        if related is not None and is_joinable(field):
-            return Link(text, field, related)
-        return None
+        return Link(text, field, related) if related is not None and is_joinable(field) else None
 
     @property
     def links(self) -> "list[Link]":
@@ -592,11 +588,15 @@ class Link:
         if self.field.many_to_many:
             rows = rows.filter(pk__in=self._keys_linked_to(OuterRef(OuterRef("__".join([*through, "pk"])))))
         else:
-            theirs, ours = self._columns()
-            rows = rows.filter(**{theirs: OuterRef("__".join([*through, ours]))})
+            rows = rows.filter(**self._linked(through))
         if self.related.sees_every_row:
             return rows
         return rows.filter(among(self.exposure.get_queryset(self.related.request)))
+
+    def _linked(self, through: Sequence[str]) -> Mapping[str, Any]:
+        """Return the conditions by which rows are related to that of the outer query, without a table of links."""
+        theirs, ours = self._columns()
+        return {theirs: OuterRef("__".join([*through, ours]))}
 
     def rows_of(self, row: Model, queryset: QuerySet[Any]) -> QuerySet[Any]:
         """Return the rows of the queryset, which is one of the related model, that the row is linked to."""

@@ -20,6 +20,7 @@ from .aggregates.functions import EDGES, FUNCTIONS
 from .arithmetic import INTEGER
 from .columns import Column, FieldColumn, RelationColumn
 from .fields import stored_field
+from .generic_links import GenericLink, list_named
 from .path import NoField, Path, Target, guarded_name, guarded_paths, target_of
 
 # The functions over a list; all but ``count`` take a column of its rows.
@@ -95,6 +96,11 @@ class RelatedValue:
             return INTEGER
         column = self.target.column
         return FUNCTIONS[self.function].result_of(column) if self.function in ("sum", "avg") else column.field
+
+    @property
+    def has_conditions(self) -> bool:
+        """Whether it is the number of rows of a relation, for which filters have conditions of their own."""
+        return self.target is None and not isinstance(self.link, GenericLink)
 
     @property
     def is_nullable(self) -> bool:
@@ -219,7 +225,7 @@ def _list_in(model: ModelAccess, names: Sequence[str]) -> tuple[Path, Link, int]
     for place, word in enumerate(names):
         if place and word in WORDS:
             path = Path(model, names[:place])
-            link = path.end.link(path.last) if path.is_whole else None
+            link = list_named(path.end, path.last) if path.is_whole else None
             if link is not None and link.to_many and not _has(link.related, word):
                 return path, link, place
     return None

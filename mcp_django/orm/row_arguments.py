@@ -17,6 +17,7 @@ from .alternative_spellings import (
 from .columns import Column
 from .conditions import Filter, is_moving
 from .filter_parser import FilterReader
+from .generic_links import list_named
 from .nearest_names import Misnamed, letters
 from .ordering import Orderings, OrderKey, total_order
 from .pagination import PageQuery
@@ -109,7 +110,7 @@ class RowArguments:
             return Misnamed(message, text, meant, repair, near_call, of=exposure.opts.model_name)
         if "(" in text:
             return ToolError(f"{message} Totals and counts of all rows: aggregate_records.")
-        link = self.model.link(text.replace(".", "__").partition("__")[0])
+        link = list_named(self.model, text.replace(".", "__").partition("__")[0])
         if link is not None and link.to_many:
             ways = ", ".join(RelatedNames.some_of(link))
             return ToolError(f"{message} {link.name} leads to several rows: {ways}, or get_record with related.")

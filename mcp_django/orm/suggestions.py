@@ -195,10 +195,11 @@ class FilterSuggestions(Suggestions):
     def _of_list(self, name: str) -> AllowedFilter | None:
         """Return the filter on a value of a list, such as ``orders.sum.total``, None if there is none.
 
-        The number of rows has conditions of its own, which need not be compiled for each call.
+        The number of rows has conditions of its own, which need not be compiled for each call, unless the relation is
+        a generic one.
         """
         value = RelatedValue.read(self.model, name) if not self._is_narrowed else None
-        if value is None or value.target is None:
+        if value is None or value.has_conditions:
             return None
         lookups = tuple(word for word in kind_of(value.field).usual_lookups if word in COMPUTED or word in TEXTS)
         return AllowedFilter(FieldPath(value.name, value.field, False, True, expression=value.expression), lookups)

@@ -1,5 +1,6 @@
 """Every type of field that all databases have, and every way in which a model can hang on another one."""
 
+import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -228,3 +229,67 @@ class Term(models.Model):
 
     def __str__(self) -> str:
         return self.word
+
+
+class Memo(models.Model):
+    """Hangs on a row of any model, whatever its key is."""
+
+    content_type = models.ForeignKey(ContentType, models.CASCADE, related_name="+")
+    object_id = models.CharField(max_length=50)
+    target = GenericForeignKey("content_type", "object_id")
+    text = models.CharField(max_length=100)
+    stars = models.IntegerField(null=True, blank=True)
+    made = models.DateField(null=True, blank=True)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Room(models.Model):
+    """A key that is a number."""
+
+    name = models.CharField(max_length=100)
+    memos = GenericRelation(Memo)
+    remarks = GenericRelation(Remark)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Suite(Room):
+    """A child table, whose rows have memos of their own."""
+
+    view = models.CharField(max_length=50)
+
+
+class QuietRoom(Room):
+    """The same table, with memos that are only there under this name of it."""
+
+    hints = GenericRelation(Memo, for_concrete_model=False)
+
+    class Meta:
+        proxy = True
+
+
+class Parcel(models.Model):
+    """A key that is a UUID."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    name = models.CharField(max_length=100)
+    room = models.ForeignKey(Room, models.CASCADE, null=True, blank=True)
+    memos = GenericRelation(Memo)
+    # A text is no number.
+    remarks = GenericRelation(Remark)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Phrase(models.Model):
+    """A key that is a text."""
+
+    name = models.CharField(max_length=50, primary_key=True)
+    memos = GenericRelation(Memo)
+
+    def __str__(self) -> str:
+        return self.name
