@@ -28,6 +28,9 @@ from .values import (
 )
 
 RANKS: Final = (exp.RowNumber, exp.Rank, exp.DenseRank)
+# What makes one value of a list, and what a subquery must not have to be of the whole list.
+OF_LISTS: Final = (exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max)
+CHANGES_LIST: Final = ("joins", "group", "having", "offset", "distinct")
 # What stands for a kind of value in a condition on it, and for one that rows are ordered by.
 IN_CONDITIONS: Final = {
     **{"column": "condition", "date": "condition", "folded": "condition", "boolean": "condition", "age": "age"},
@@ -285,6 +288,10 @@ class SelectReader:
         value = node.left if subquery.find_ancestor(*COMPARISONS) is node and node.right is subquery else None
         column = bare(value) if isinstance(bare(value), exp.Column) and isinstance(node, exp.EQ) else None
         inner = subquery.this
+        other = node.right if bare(node.left) is subquery else node.left
+        if self._of_list(inner) and kind(other) == "constant":
+            self.need.forms.add("condition-on-value-of-list")
+            return
         if not isinstance(inner, exp.Select) or len(list(node.find_all(exp.Subquery))) > 1 + len(
             list(inner.find_all(exp.Subquery))
         ):
@@ -337,6 +344,25 @@ class SelectReader:
             return False
         tables = {scope.table_of(one) for one in shown.find_all(exp.Column)}
         return tables == {self.scope.table_of(column)}
+
+    def _of_list(self, inner: Any) -> str:
+        """Return the form of a subquery that gives one value of all rows that point to a row here, "" for others."""
+        where = inner.args.get("where") if isinstance(inner, exp.Select) else None
+        if where is None or len(inner.expressions) != 1 or any(map(inner.args.get, CHANGES_LIST)):
+            return ""
+        linked = conjuncts(where.this)
+        if len(linked) > 1 or not isinstance(linked[0], exp.EQ) or not self._leads_out(linked[0], inner):
+            return ""
+        scope = Scope(inner, self.reader.unique)
+        here, there = sorted((linked[0].left, linked[0].right), key=lambda column: column.table.lower() in scope.tables)
+        if not self.scope.is_related(here, scope, there):
+            return ""
+        shown, order, limit = bare(inner.expressions[0]), inner.args.get("order"), inner.args.get("limit")
+        if limit is None:
+            is_value = isinstance(shown, OF_LISTS) and kind(shown.this) in ("column", "constant")
+            return "value-of-list" if is_value else ""
+        is_first = limit.expression.name == "1" and order is not None and kind(shown) == "column"
+        return "last-of-list" if is_first and kind(order.expressions[0].this) == "column" else ""
 
     # Columns of the result
 
@@ -450,6 +476,11 @@ class SelectReader:
 
     def _scalar_of(self, subquery: Any) -> None:
         inner = subquery.this
+        form = "" if self.has_aggregates else self._of_list(inner)
+        if form:
+            # A total of a list is also one of groups, each with one row.
+            self.need.forms |= {form, "aggregate-of-list"} if form == "value-of-list" else {form}
+            return
         found = self.reader.query(inner)
         outer = {*self.scope.tables} - {table.alias_or_name.lower() for table in inner.find_all(exp.Table)}
         if any(column.table.lower() in outer for column in inner.find_all(exp.Column) if column.table):
@@ -505,6 +536,8 @@ class SelectReader:
             if has_aggregate(item):
                 self.need.forms.add("order-by-aggregate")
                 self.result(item, ordered=True)
+            elif isinstance(bare(item), exp.Subquery) and self._of_list(bare(item).this):
+                self.need.forms.add("order-by-value-of-list")
             elif not self.has_aggregates or self.group:
                 form = IN_ORDER.get(kind(item), "other orders")
                 cut = self.limit is not None

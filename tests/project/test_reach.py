@@ -26,6 +26,7 @@ UNIQUE = {
 JOINED = "FROM shop_order o JOIN shop_customer c ON o.customer_id = c.id"
 LINES = "FROM shop_orderline l JOIN shop_order o ON l.order_id = o.id"
 LISTS = f"{JOINED} JOIN shop_review r ON r.customer_id = c.id"
+OF_CUSTOMER = "FROM shop_order o WHERE o.customer_id = c.id"
 ONE = {
     "SELECT number FROM shop_order WHERE status = 'paid' AND total BETWEEN 1 AND 9": "condition",
     "SELECT number FROM shop_order WHERE number LIKE 'SO-%' AND note IS NOT NULL": "like null",
@@ -57,6 +58,15 @@ ONE = {
     "(SELECT customer_id FROM shop_order GROUP BY customer_id HAVING COUNT(*) > 2)": "count-in-condition",
     "SELECT number FROM shop_order WHERE country_id = (SELECT iso FROM places_country WHERE name = 'France')": (
         "key-from-subquery"
+    ),
+    # A list as one value, in columns, in the order, and in a condition.
+    f"SELECT c.name, (SELECT COUNT(*) {OF_CUSTOMER}) FROM shop_customer c": "value-of-list",
+    f"SELECT c.name FROM shop_customer c ORDER BY (SELECT SUM(o.total) {OF_CUSTOMER}) DESC": "order-by-value-of-list",
+    f"SELECT c.name FROM shop_customer c WHERE 2000 < (SELECT SUM(o.total) {OF_CUSTOMER})": (
+        "condition-on-value-of-list"
+    ),
+    f"SELECT c.name, (SELECT o.status {OF_CUSTOMER} ORDER BY o.created DESC LIMIT 1) FROM shop_customer c": (
+        "last-of-list"
     ),
     "SELECT title FROM shop_review WHERE rating = (SELECT MAX(rating) FROM shop_review)": "equals-largest",
     "SELECT number FROM shop_order WHERE total > (SELECT AVG(total) FROM shop_order)": "compared-with-aggregate",
@@ -112,6 +122,10 @@ TWO = {
     ),
     "SELECT (SELECT COUNT(*) FROM shop_order) * 1.0 / (SELECT COUNT(*) FROM shop_review)": "several-scalars",
     "SELECT id FROM shop_customer WHERE name IN (SELECT title FROM shop_review)": "values-from-subquery",
+    # Values of lists are those of whole lists.
+    f"SELECT c.name FROM shop_customer c WHERE 2 < (SELECT SUM(o.total) {OF_CUSTOMER} AND o.status = 'paid')": (
+        "compared-with-an-aggregate-of-others"
+    ),
 }
 NONE = {
     f"SELECT COUNT(*) {LISTS}": "pairs",
