@@ -1,6 +1,7 @@
 """Every form of SQL of `evals/forms.toml`: the calls give what the SQL gives, on the example shop."""
 
 import io
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -16,7 +17,8 @@ from django.db import connection, transaction
 if not apps.is_installed("example_project.shop"):
     pytest.skip("needs the settings of the example project", allow_module_level=True)
 
-from evals.forms import FORMS, Form, docs_table
+from evals import report, surface
+from evals.forms import FORMS, REACHES, Form, docs_table
 from evals.questions import filled, plain, same
 from evals.shop import Endpoint, quiet
 
@@ -100,3 +102,11 @@ def test_the_calls_give_what_the_sql_gives(form: Form) -> None:
 def test_the_page_has_the_table() -> None:
     assert len(FORMS) > 50
     assert docs_table() in PAGE, docs_table()
+
+
+def test_the_page_of_results_knows_the_forms_and_the_limits_of_today() -> None:
+    """Its figures are those of `make evals`; this tells when to run it again."""
+    lines = report.PAGE.read_text().splitlines()
+    assert [*report.reach_rows()] == [line for line in lines if line.startswith(tuple(f"| {one} |" for one in REACHES))]
+    limits = dict(re.findall(r"^\| (\w+) \| \d+ \| (\d+) \|$", "\n".join(lines[-6:]), re.MULTILINE))
+    assert {role: int(limit) for role, limit in limits.items()} == surface.bounds()

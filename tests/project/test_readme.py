@@ -5,14 +5,17 @@ import json
 import re
 import runpy
 import shlex
+import shutil
+import subprocess
 import tomllib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from django.core.management import get_commands, load_command_class
+from django.core.management import call_command, get_commands, load_command_class
 from django.utils import timezone
 from PIL import Image
 
@@ -28,9 +31,10 @@ from mcp_django.sites import CLOSED_APPS
 from mcp_django.testing import MCPClient
 from mcp_django.tools.generic import ToolSet
 from mcp_django.transports.client_configs import CLIENTS, Client, Connection
-from tests.documentation import DOCS, README, ROOT, Block, blocks_of, section
+from tests.documentation import DOCS, README, ROOT, Block, blocks_in, blocks_of, section
 from tests.factories import make_author, make_superuser
-from tests.readme_project.builder import Project, ask, made, readme_file
+from tests.project.test_tutorial import Reader, steps_of
+from tests.readme_project.builder import SOURCES, Project, ask, made, readme_file, take_fast_road
 
 pytestmark = pytest.mark.one_django
 
@@ -66,6 +70,49 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 def test_the_three_steps_give_a_project_without_warnings(project: Project) -> None:
     done = project.run("manage.py", "check", "--fail-level=WARNING")
     assert done.returncode == 0, done.stderr
+
+
+def test_who_follows_the_readme_word_by_word_hears_that_all_is_well(owner: Reader) -> None:
+    for block in blocks_in(section(README, "Add it to your project"), README):
+        if block.file:
+            owner.write(replace(block, text=f"# project/{block.text.removeprefix('# ')}"))
+            continue
+        for step in steps_of(block):
+            step.command = step.command.partition("  # ")[0]
+            match step.command.split()[2:]:
+                case ["createsuperuser", *_]:
+                    # What a person answers, whose e-mail address nobody needs.
+                    step.shown = ["Email address:", "Password:", "Password (again):", "Superuser created successfully."]
+                case ["runserver"]:
+                    step.shown = ["Starting ASGI/Daphne ... development server at http://127.0.0.1:8000/"]
+                case ["mcp_doctor", *_]:
+                    step.shown = ["ok    System checks", "ok    Call: 5 tools", "ok    Stream", "All is well."]
+            owner.do(step)
+    # What is read is not written.
+    (step,) = steps_of(Block(README, 0, "console", "$ python manage.py mcp_inspect --user ada"))
+    seen = owner.manage(step, ["manage.py", "mcp_inspect", "--user", "ada"])
+    assert "shop.order" in seen
+    assert "READ_ONLY" in seen
+
+
+@pytest.fixture
+def owner(tmp_path: Path) -> Iterator[Reader]:
+    """A person with a project as `startproject` makes it, and an app with models and an admin."""
+    path = tmp_path / "site"
+    path.mkdir()
+    call_command("startproject", "project", str(path))
+    shutil.copytree(SOURCES / "shop", path / "shop", ignore=shutil.ignore_patterns("__pycache__"))
+    settings = path / "project" / "settings.py"
+    settings.write_text(settings.read_text() + '\nINSTALLED_APPS += ["shop"]\n')
+    take_fast_road(path / "project" / "asgi.py")
+    person = Reader(path)
+    person.environment["DJANGO_SETTINGS_MODULE"] = "project.settings"
+    (step,) = steps_of(Block(README, 0, "console", "$ python manage.py makemigrations shop"))
+    # Before the snippets are written, the project is plain Django.
+    person.run(step, ["manage.py", "makemigrations", "shop"])
+    yield person
+    person.forget()
+    person.stop()
 
 
 def test_the_runserver_of_the_readme_can_stream(project: Project) -> None:
@@ -349,6 +396,9 @@ def test_commands_exist_with_their_options(where: str, command: list[str]) -> No
             extra = re.fullmatch(r"\.\./django-mcp-orm\[(\w+)\]", what)
             assert extra is not None
             assert extra[1] in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+        case ["python", "-m", "mcp_django"]:
+            # What it says and serves: tests/project/test_packaging.py.
+            pass
         case ["python", "-m", program, *_] if program in TOOLS:
             pass
         case [".venv/bin/python", "-m", "pytest", *arguments]:
@@ -568,9 +618,14 @@ def test_the_moving_picture_of_the_readme_is_short_and_small() -> None:
     assert 15_000 < sum(durations) < 26_000
 
 
-def test_the_lines_that_the_readme_begins_with_are_those_that_it_has_run() -> None:
-    first, *rest = blocks_of(README)
-    lines = first.text.strip().splitlines()
-    run = {line.strip().rstrip(",").partition(",  #")[0] for block in rest for line in block.text.splitlines()}
-    assert len(lines) == 3
-    assert set(lines) <= run
+def test_the_two_lines_that_the_readme_begins_with_get_the_demo(tmp_path: Path) -> None:
+    clone, demo = blocks_of(README)[0].text.strip().splitlines()
+    if not (ROOT / ".git").exists():
+        pytest.skip("it is a source distribution, which nobody clones")
+    command = clone.removeprefix("$ ").replace("REPOSITORY", shlex.quote(ROOT.as_uri()), 1)
+    # What the demo installs and serves takes a minute: it is only said.
+    command += f"\n{demo.removeprefix('$ ').replace('make', 'make --dry-run')}"
+    done = subprocess.run(["sh", "-ec", command], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1].endswith(".venv-demo/bin/python manage.py demo")
+    assert (tmp_path / "django-mcp-orm" / "example_project" / "shop" / "management" / "commands" / "demo.py").exists()

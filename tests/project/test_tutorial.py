@@ -127,7 +127,7 @@ class Reader:
                 self.export(step.command.removeprefix("export "))
             case _ if step.command.startswith(PROVIDED):
                 pass
-            case ["python", "manage.py", "createsuperuser"]:
+            case ["python", "manage.py", "createsuperuser", *options] if "--noinput" not in options:
                 step.compare(self.type_answers(step))
             case ["python", "manage.py", "runserver"]:
                 self.serve(step, ["manage.py", "runserver", "--noreload", f"127.0.0.1:{self.port}"])

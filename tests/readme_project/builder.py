@@ -21,6 +21,8 @@ from tests.e2e.forks import Fork, run_to_end
 
 SOURCES = ROOT / "tests" / "readme_project"
 START = 60
+# The README begins without writes, and has the line that opens them.
+OPENS_WRITES = '# MCP_DJANGO["READ_ONLY"] = False  # opens writes'
 OWN_SETTINGS = """
 INSTALLED_APPS += ["shop"]
 # What is slow: the hashes of passwords, on purpose, and the migrations of other apps.
@@ -76,16 +78,16 @@ class Project:
 
 
 def made(path: Path) -> Project:
-    """Make the project in an empty folder, and its database, with a superuser."""
+    """Make the project in an empty folder, with writes opened, and its database, with a superuser."""
     call_command("startproject", "project", str(path))
     shutil.copytree(SOURCES / "shop", path / "shop", ignore=shutil.ignore_patterns("__pycache__"))
     settings = path / "project" / "settings.py"
-    settings.write_text(settings.read_text() + OWN_SETTINGS + readme_file("settings.py"))
+    assert OPENS_WRITES in readme_file("settings.py")
+    opened = readme_file("settings.py").replace(OPENS_WRITES, OPENS_WRITES.removeprefix("# "))
+    settings.write_text(settings.read_text() + OWN_SETTINGS + opened)
     urls = path / "project" / "urls.py"
     urls.write_text(urls.read_text() + readme_file("urls.py"))
-    asgi = path / "project" / "asgi.py"
-    (line,) = re.findall(r"`(from mcp_django\.asgi import \w+)` instead of Django's", README.read_text())
-    asgi.write_text(asgi.read_text().replace("from django.core.asgi import get_asgi_application", line))
+    take_fast_road(path / "project" / "asgi.py")
     (path / "shop" / "mcp.py").write_text(readme_file("shop/mcp.py"))
     (path / "shop" / "tests.py").write_text(readme_file("shop/tests.py"))
     blocks = [block for page in sorted(DOCS.glob("*.md")) for block in blocks_of(page)]
@@ -93,6 +95,12 @@ def made(path: Path) -> Project:
     for name in ("shop/signin.py", "shop/row_security.py"):
         (path / name).write_text("\n".join(block.text for block in blocks if block.file == name))
     return Project(path, token=Project(path).script("prepare", DJANGO_SUPERUSER_PASSWORD="ada"))
+
+
+def take_fast_road(asgi: Path) -> None:
+    """Replace a line of `asgi.py` as the README says."""
+    (line,) = re.findall(r"`(from mcp_django\.asgi import \w+)` instead of Django's", README.read_text())
+    asgi.write_text(asgi.read_text().replace("from django.core.asgi import get_asgi_application", line))
 
 
 def ask(url: str, token: str, method: str, **params: Any) -> dict[str, Any]:
