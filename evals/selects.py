@@ -354,7 +354,8 @@ class SelectReader:
         if len(linked) > 1 or not isinstance(linked[0], exp.EQ) or not self._leads_out(linked[0], inner):
             return ""
         scope = Scope(inner, self.reader.unique)
-        here, there = sorted((linked[0].left, linked[0].right), key=lambda column: column.table.lower() in scope.tables)
+        sides: list[Any] = [linked[0].left, linked[0].right]
+        here, there = sorted(sides, key=lambda column: column.table.lower() in scope.tables)
         if not self.scope.is_related(here, scope, there):
             return ""
         shown, order, limit = bare(inner.expressions[0]), inner.args.get("order"), inner.args.get("limit")
