@@ -25,23 +25,37 @@ CONSENT = {ConsentForm.FIELD: ConsentForm.YES}
 NAME = Implementation(name="Chat client", version="1.0")
 
 
-def of_carriers(answer: dict[str, Any]) -> str:
+# As a model writes them.
+CARRIERS = {"dhl": "DHL", "fedex": "FedEx", "post": "Post", "ups": "UPS"}
+NUMBERS = "no one two three four five six seven eight nine ten eleven twelve".split()
+
+
+def in_words(days: float) -> str:
+    """Return a number of days up to twelve to the nearest half, as a person says it."""
+    halves = round(days * 2)
+    return NUMBERS[halves // 2] + (" and a half" if halves % 2 else "")
+
+
+def of_carriers(days: dict[str, float]) -> str:
     """Return what a model says of the shipments' average days by carrier."""
-    days = {carrier.upper(): average for carrier, _count, average in answer["rows"]}
     slowest = max(days, key=lambda carrier: days[carrier])
-    others = sorted(average for carrier, average in days.items() if carrier != slowest)
-    return f"Yes: {slowest} takes {days[slowest]:.1f} days on average, the others {others[0]:.1f} to {others[-1]:.1f}."
+    others = list(dict.fromkeys(in_words(days[carrier]) for carrier in sorted(days) if carrier != slowest))
+    return f"Yes. {slowest} takes {in_words(days[slowest])} days on average, the others {' or '.join(others)}."
 
 
 @dataclass
 class Step:
-    """A call: its tool and arguments, what the server asked meanwhile, its answer, and what the model says then."""
+    """A call: its tool and arguments, what the server asked meanwhile, its answer, and what the model says then.
+
+    ``drawn`` is what the client makes of the answer: a chart or a table, of the answer's figures.
+    """
 
     tool: str
     arguments: dict[str, Any]
     answer: dict[str, Any] = field(default_factory=dict)
     asked: dict[str, Any] | None = None
     given: dict[str, Any] = field(default_factory=dict)
+    drawn: dict[str, Any] | None = None
     words: str = ""
 
 
@@ -102,7 +116,10 @@ async def hold(server: Server, username: str = "admin") -> Conversation:
             aggregates=["count", "avg:delivered_at-shipped_at"],
             group_by=["carrier"],
         )
-        shipments.words = of_carriers(shipments.answer)
+        days = {CARRIERS[carrier]: average for carrier, _count, average in shipments.answer["rows"]}
+        shipments.words = of_carriers(days)
+        bars = sorted(days.items(), key=lambda bar: -bar[1])
+        shipments.drawn = {"kind": "chart", "title": "Days from shipping to delivery, on average", "bars": bars}
         orders = await call(
             found.refunds,
             "query_records",
@@ -113,8 +130,13 @@ async def hold(server: Server, username: str = "admin") -> Conversation:
             limit=1,
         )
         [(pk, number, (_customer, name), total)] = orders.answer["rows"]
+        orders.drawn = {
+            "kind": "table",
+            "columns": ["Order", "Customer", "Total"],
+            "rows": [[number, name, total]],
+        }
         refund = await call(found.refunds, "refund_shop_order", pks=[pk])
-        refund.words = f"Order {number} of {name} over {total} is refunded, with the reason “damaged”."
+        refund.words = f"Done. {name} gets {total} back for order {number}, because it arrived damaged."
         cancellation = await call(
             found.cancels,
             "update_record",
@@ -123,10 +145,10 @@ async def hold(server: Server, username: str = "admin") -> Conversation:
             values={"status": "cancelled"},
         )
         cancellation.words = (
-            f"{cancellation.answer['rows']} orders are cancelled, as change {cancellation.answer['change']}."
+            f"Done. {cancellation.answer['rows']} orders are cancelled. If that was wrong, I can take it back."
         )
         undo = await call(found.undoes, "undo_change", change=cancellation.answer["change"])
-        undo.words = f"Taken back: the {undo.answer['rows']} orders are pending again."
+        undo.words = f"Taken back. The {undo.answer['rows']} orders are pending again."
         return found
 
 

@@ -59,13 +59,14 @@ async function film(context) {
   };
   const [opening, ...parts] = task.conversation.parts;
   const said = [{ kind: 'user', text: opening.question }];
-  for (const { tool, arguments: given, answer, words } of opening.steps) {
-    said.push({ kind: 'call', tool, arguments: given }, { kind: 'table', ...answer });
+  for (const { tool, arguments: given, drawn, words } of opening.steps) {
+    said.push({ kind: 'call', tool, arguments: given });
     if (words) said.push({ kind: 'words', text: words });
+    if (drawn) said.push(drawn);
   }
   let caption = CAPTIONS[opening.caption];
   const chat = (more = [], draft = '') => ({ title: CLIENT, caption, said: [...said, ...more], draft });
-  await shoot(chat(), 3200);
+  await shoot(chat(), 3600);
   if (task.first) return;
 
   for (const { question, caption: name, afresh, steps } of parts) {
@@ -75,10 +76,10 @@ async function film(context) {
     caption = CAPTIONS[name];
     said.push({ kind: 'user', text: question });
     await shoot(chat(), 300);
-    for (const { tool, arguments: given, answer, asked, given: filled, words } of steps) {
+    for (const { tool, arguments: given, answer, asked, given: filled, drawn, words } of steps) {
       said.push({ kind: 'call', tool, arguments: given });
       if (asked) await agree(stage, shoot, chat, { kind: 'form', ...asked }, filled);
-      if (answer.rows instanceof Array) said.push({ kind: 'table', ...answer });
+      if (drawn) said.push(drawn);
       said.push(...(answer.messages ?? []).map(({ text }) => ({ kind: 'done', text })));
       if (words) said.push({ kind: 'words', text: words });
       await shoot(chat(), words ? 1800 : 900);

@@ -82,8 +82,8 @@ def moving_picture(frames: Sequence[dict[str, Any]], path: Path) -> None:
         append_images=others,
         duration=[frame["duration"] for frame in frames],
         loop=0,
-        quality=82,
-        method=4,
+        quality=55,
+        method=6,
         minimize_size=True,
     )
 

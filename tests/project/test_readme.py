@@ -607,7 +607,7 @@ def test_each_picture_is_shown_and_small() -> None:
 def test_the_moving_picture_of_the_readme_is_short_and_small() -> None:
     path = DOCS / "images" / MOVING
     assert f"](docs/images/{MOVING})" in README.read_text().partition("\n## ")[0]
-    assert path.stat().st_size < 1_500_000
+    assert path.stat().st_size < 200_000
     with Image.open(path) as picture:
         assert (picture.width, picture.is_animated) == (1000, True)
         durations = []
