@@ -27,7 +27,7 @@ NAME = Implementation(name="Chat client", version="1.0")
 
 # As a model writes them.
 CARRIERS = {"dhl": "DHL", "fedex": "FedEx", "post": "Post", "ups": "UPS"}
-NUMBERS = "no one two three four five six seven eight nine ten eleven twelve".split()
+NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 
 
 def in_words(days: float) -> str:
