@@ -6,13 +6,14 @@ from rest_framework.routers import DefaultRouter
 
 import mcp_django
 from example_project.shop.api import ReviewViewSet
-from example_project.shop.views import SignIn, start
+from example_project.shop.views import SignIn, documentation, start
 
 api = DefaultRouter()
 api.register("reviews", ReviewViewSet)
 
 urlpatterns = [
     path("", start),
+    path("docs/<path:path>", documentation, name="docs"),
     path("login/", SignIn.as_view(), name="login"),
     path("admin/", admin.site.urls),
     path("api/", include(api.urls)),

@@ -1,11 +1,13 @@
-"""The start page: what this is, how to connect to it, and what to ask."""
+"""The start page: what this is, how to connect to it, and what to ask. And the documentation, to which it leads."""
 
 from collections.abc import Iterator
 
 from django.conf import settings
 from django.contrib.auth.views import LoginView
-from django.http import HttpRequest, HttpResponse
+from django.http import FileResponse, HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import render
+from django.views.static import serve
 
 from mcp_django.oauth.views import PageMixin
 from mcp_django.transports.client_configs import CLIENTS, Connection
@@ -17,6 +19,10 @@ ACCOUNTS = {
     "manager": "sees everything and approves refunds above 100 in the admin",
     "nobody": "can sign in, and sees nothing",
 }
+# Those whose lines stand on the page itself; the others are folded.
+FIRST_CLIENTS = ("claude-code", "codex")
+DOCS = settings.BASE_DIR / "docs"
+BUILT_DOCS = settings.BASE_DIR / "build" / "docs"
 QUESTIONS = [
     "Which ten products sold best in the last twelve months?",
     "How did revenue develop by month, and which month stands out?",
@@ -45,8 +51,38 @@ class SignIn(PageMixin, LoginView):
 
 def start(request: HttpRequest) -> HttpResponse:
     url = f"{settings.MCP_BASE_URL}/mcp"
-    context = {"url": url, "accounts": ACCOUNTS, "set_ups": set_ups(url), "questions": QUESTIONS}
+    context = {
+        "url": url,
+        "accounts": ACCOUNTS,
+        "first": list(first_set_ups(url)),
+        "set_ups": [found for found in set_ups(url) if found[0] not in {CLIENTS[key].title for key in FIRST_CLIENTS}],
+        "questions": QUESTIONS,
+        "front_page": "index.html" if BUILT_DOCS.is_dir() else "index.md",
+    }
     return render(request, "shop/start.html", context)
+
+
+def documentation(request: HttpRequest, path: str) -> HttpResponseBase:
+    """Return a file of the documentation's site if `make docs` has made it, else a page as Markdown, or a picture."""
+    root = DOCS if path.endswith(".md") or path.startswith("images/") else BUILT_DOCS
+    response = serve(request, path, document_root=root)
+    if path.endswith(".md") and isinstance(response, FileResponse):
+        # Browsers show text, and save what they do not know.
+        response.headers["Content-Type"] = "text/plain; charset=utf-8"
+    return response
+
+
+def first_set_ups(url: str) -> Iterator[tuple[str, list[str], str]]:
+    """For each of the first clients: its name, the lines to run, and what to do in it then."""
+    connection = Connection(settings.MCP_DJANGO["SERVER"]["name"], url=url)
+    for key in FIRST_CLIENTS:
+        client = CLIENTS[key]
+        after = client.after.format(name=connection.name, url=url)
+        then = after.removeprefix("Run: ")
+        lines = [client.shell(connection)]
+        if then != after:
+            lines.append(then)
+        yield client.title, lines, "" if then != after else after
 
 
 def set_ups(url: str) -> Iterator[tuple[str, str, str]]:

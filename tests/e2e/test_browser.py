@@ -59,7 +59,7 @@ def pages(server: Server) -> list[dict[str, Any]]:
         {"name": "endpoint", "url": server.url, "anonymous": True, "copies": True},
         {"name": "endpoint of a user", "url": server.url},
         {"name": "refused", "url": server.url.replace("127.0.0.1", "elsewhere.example"), "anonymous": True},
-        {"name": "start", "url": f"{server.origin}/", "anonymous": True},
+        {"name": "start", "url": f"{server.origin}/", "anonymous": True, "copies": True},
         {"name": "login", "url": f"{server.origin}/login/", "anonymous": True},
         {"name": "consent", "url": authorization(server, CALLBACK, "mcp:read mcp:write mcp:admin")},
         {"name": "web", "url": web},
@@ -171,6 +171,7 @@ def test_the_pages_of_administrators_are_fit_for_everybody(
 def test_the_address_is_copied_by_the_keyboard(seen: dict[tuple[str, str], Any], server: Server) -> None:
     for language in LANGUAGES:
         assert seen["endpoint", language]["seen"]["copied"] == server.url
+        assert seen["start", language]["seen"]["copied"].startswith("claude mcp add --transport http shop ")
 
 
 def test_faults_are_found(seen: dict[tuple[str, str], dict[str, Any]]) -> None:

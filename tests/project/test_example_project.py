@@ -3,6 +3,7 @@
 import io
 import re
 import textwrap
+from contextlib import closing
 from decimal import Decimal
 from html import unescape
 
@@ -234,6 +235,34 @@ def test_the_start_page_says_where_to_connect_with_whom_and_what_to_ask():
         assert (client.title in page) is has_set_up, client.title
     for text in [*ACCOUNTS, *QUESTIONS, f"claude mcp add --transport http shop {settings.MCP_BASE_URL}/mcp"]:
         assert escape(text) in page
+
+
+def test_the_start_page_leads_to_pages_and_pictures_that_are_there(tmp_path, monkeypatch):
+    def linked():
+        page = Client().get("/").text
+        return page, set(re.findall(r'(?:href|src|srcset)="(/[^"]+)"', page))
+
+    page, links = linked()
+    assert len([link for link in links if link.startswith("/docs/images/")]) == 3
+    for link in links:
+        if not link.startswith("/static/"):
+            with closing(Client().get(link)) as found:
+                assert found.status_code in (200, 302), link
+    assert {"/docs/tutorial.md", "/admin/mcp_django/callentry/overview/"} <= links
+    # Browsers show pages as text.
+    with closing(Client().get("/docs/tutorial.md")) as found:
+        assert found["Content-Type"] == "text/plain; charset=utf-8"
+    assert Client().get("/docs/../manage.py").status_code == 400
+    # Both clients that come first have all that there is to type.
+    first = page.partition("<details>")[0]
+    for line in ("claude mcp add --transport http shop", "codex mcp add shop --url", "codex mcp login shop"):
+        assert f"<code>{line}" in first
+    # The site of the documentation is shown where it has been made.
+    monkeypatch.setattr("example_project.shop.views.BUILT_DOCS", tmp_path)
+    (tmp_path / "index.html").write_text("The documentation")
+    assert "/docs/index.html" in linked()[1]
+    with closing(Client().get("/docs/index.html")) as found:
+        assert b"".join(found.streaming_content) == b"The documentation"
 
 
 @pytest.mark.parametrize("name", ACCOUNTS)
