@@ -161,11 +161,11 @@ class Connection:
 
     async def _until_read(self) -> None:
         if self._twisted is None:
-            self._twisted = _twisted_transport(self._client)
+            self._twisted = twisted_transport(self._client)
             self._asks_daphne = self._twisted is not None
         if self._twisted is not None and self._twisted.producerPaused:
             # Daphne cancels this task ten seconds after the end of a response, but leaves the connection open.
-            registry.keep(cut := asyncio.ensure_future(_cut_unless_read(self._twisted)))
+            registry.keep(cut := asyncio.ensure_future(cut_unless_read(self._twisted)))
             await asyncio.shield(cut)
 
 
@@ -272,7 +272,7 @@ class MCPConsumer(AsyncConsumer):
                 watch.cancel()
 
 
-async def _cut_unless_read(twisted: Any) -> None:
+async def cut_unless_read(twisted: Any) -> None:
     """Abort the connection under daphne unless its client reads what was sent within ``WRITE_TIMEOUT``."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(WRITE_TIMEOUT):
@@ -315,7 +315,7 @@ def cut_off(client: Sequence[Any] | None) -> bool:
     return is_cut
 
 
-def _twisted_transport(client: Sequence[Any] | None) -> Any:
+def twisted_transport(client: Sequence[Any] | None) -> Any:
     """Return daphne's transport for the connection to a client's address; None under other servers.
 
     Daphne's ``send`` returns at once, whether or not the client reads, but its transport knows.

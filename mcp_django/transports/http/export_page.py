@@ -5,11 +5,11 @@ rights of that moment. Nobody learns from an answer whether somebody else's file
 """
 
 import logging
+from io import BytesIO
 from typing import Any, Final
 
 from django.contrib.auth.decorators import login_not_required
 from django.core.exceptions import PermissionDenied
-from django.core.handlers.asgi import ASGIRequest
 from django.http import FileResponse, HttpRequest, HttpResponse, HttpResponseBase
 from django.urls import URLPattern, re_path
 from django.utils.decorators import method_decorator
@@ -25,7 +25,8 @@ from ...runtime.cache_and_rate_limits import Caller, LimitExceeded
 from ...server.methods.handler_interface import log_failure
 from ...server.stored_calls import StoredCall
 from ...sites import MCPSite
-from .file_links import HEADERS, SWITCHED_OFF, in_chunks
+from .file_links import HEADERS, SWITCHED_OFF
+from .file_streams import OpenFile
 from .http_exchange import RETRY_AFTER, Refused
 from .session_page import SessionPage
 
@@ -103,9 +104,10 @@ class ExportView(SessionPage):
     def _file(self, kept: KeptExport, stream: Any) -> HttpResponseBase:
         row = kept.row
         response = FileResponse(stream, as_attachment=True, filename=row.name, content_type=kept.mime_type)
-        if isinstance(self.request, ASGIRequest):
-            # With a synchronous iterator, Django would read the whole file before sending any of it.
-            response.streaming_content = in_chunks(stream)
+        # Not every server leaves out what follows the head. Nothing is read of it.
+        size = 0 if self.request.method == "HEAD" else row.size
+        file = BytesIO() if self.request.method == "HEAD" else stream
+        OpenFile(file, size, f"The download of the export of call {row.call}").send_as(response, self.request)
         # GZipMiddleware would remove Content-Length.
         response["Content-Encoding"] = "identity"
         response["Content-Length"] = str(row.size)

@@ -7,10 +7,9 @@ prove that its user is still allowed to use it: each request checks the user and
 import contextlib
 import os
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any, Final
 
-from asgiref.sync import sync_to_async
 from django.contrib.auth import get_user_model
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.models import AnonymousUser
@@ -41,6 +40,7 @@ from ...scopes import Scope, expand
 from ...server.methods.handler_interface import log_failure
 from ...sites import MCPSite
 from ...tools.create_upload import CreateUpload
+from .file_streams import CHUNK, OpenFile
 from .http_exchange import RETRY_AFTER, Refused
 
 NOTHING: Final = "There is nothing here, or no longer."
@@ -164,7 +164,6 @@ def _as_caller(
     return request, ticket.about
 
 
-CHUNK: Final = 64 * 1024
 SPOOL: Final = 1024 * 1024
 NOT_KEPT: Final = "The server could not keep the file. You can send it again to the same URL."
 TAKEN: Final = "A file was sent here before. Ask for another URL."
@@ -257,15 +256,8 @@ def _give(original: HttpRequest, request: MCPRequest, about: tuple[str, ...]) ->
     name = os.path.basename(row_file.file.name or "")
     stream = row_file.open()
     response = FileResponse(stream, as_attachment=True, filename=name, content_type=row_file.type)
-    if isinstance(original, ASGIRequest):
-        # With a synchronous iterator, Django would read the whole file before sending any of it.
-        response.streaming_content = in_chunks(stream)
+    length = response.get("Content-Length")
+    OpenFile(stream, int(length) if length else None, "A download").send_as(response, original)
     # GZipMiddleware would remove Content-Length.
     response["Content-Encoding"] = "identity"
     return response
-
-
-async def in_chunks(stream: Any) -> AsyncIterator[bytes]:
-    """Yield an open file piece by piece, read in threads; it is not closed."""
-    while data := await sync_to_async(stream.read, thread_sensitive=False)(CHUNK):
-        yield data

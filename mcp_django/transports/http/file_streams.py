@@ -1,0 +1,81 @@
+"""Open files as the bodies of responses.
+
+A file that is not as long as was announced, or that cannot be read to its end, ends the connection: otherwise a client
+would take a part for the whole, or the next answer on the connection for the rest of the file.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Any, Final
+
+from asgiref.sync import sync_to_async
+from django.core.handlers.asgi import ASGIRequest
+from django.http import FileResponse, HttpRequest
+
+from ...server.methods.handler_interface import log_failure
+from . import asgi_consumer
+from .asgi_consumer import cut_off, cut_unless_read, twisted_transport
+
+CHUNK: Final = 64 * 1024
+# Seconds in which a server notices that a connection was cut.
+GRACE: Final = 5
+
+
+class OtherSize(Exception):
+    """A file is shorter or longer than was announced."""
+
+
+class OpenFile:
+    """An open file that has ``size`` bytes, None if that is not known; ``what`` is told in the log if it fails."""
+
+    def __init__(self, stream: Any, size: int | None, what: str) -> None:
+        self.stream = stream
+        self.size = size
+        self.what = what
+        self.sent = 0
+
+    def send_as(self, response: FileResponse, request: HttpRequest) -> None:
+        """Make it the body of a response to the request; the response closes it."""
+        if isinstance(request, ASGIRequest):
+            # With a synchronous iterator, Django would read the whole file before sending any of it.
+            response.streaming_content = self._pieces_for(request.scope.get("client"))
+        else:
+            response.streaming_content = self._pieces()
+
+    def _read(self) -> bytes:
+        """Return the next piece, b"" at the end; raise an error, which is logged, for a file that is not whole."""
+        try:
+            data: bytes = self.stream.read(CHUNK)
+            self.sent += len(data)
+            if self.size is not None and (self.sent > self.size or (not data and self.sent < self.size)):
+                than = "longer" if data else "shorter"
+                raise OtherSize(f"The file is {than} than its {self.size} bytes.")
+        except Exception as error:
+            log_failure(self.what, error)
+            raise
+        return data
+
+    def _pieces(self) -> Iterator[bytes]:
+        while data := self._read():
+            yield data
+
+    async def _pieces_for(self, client: Sequence[Any] | None) -> AsyncIterator[bytes]:
+        loop = asyncio.get_running_loop()
+        # Other servers wait by themselves until the client has read.
+        daphne = twisted_transport(client)
+        read = sync_to_async(self._read, thread_sensitive=False)
+        try:
+            while data := await read():
+                # Django itself waits forever for a client that does not read.
+                limit = loop.call_later(asgi_consumer.WRITE_TIMEOUT, cut_off, client)
+                try:
+                    yield data
+                finally:
+                    limit.cancel()
+                if daphne is not None and daphne.producerPaused:
+                    await cut_unless_read(daphne)
+        except Exception:
+            # Not every server ends the connection for an error within a body.
+            if cut_off(client):
+                await asyncio.sleep(GRACE)
+            raise
