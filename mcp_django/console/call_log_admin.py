@@ -55,7 +55,7 @@ class CallEntryAdmin(ReadOnlyAdmin, Home):
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> Any:
         """Return the class of the list of calls."""
-        from .call_query import CallList  # the admin is loaded by every process
+        from .call_list import CallList  # the admin is loaded by every process
 
         return CallList
 

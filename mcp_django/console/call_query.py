@@ -1,46 +1,47 @@
 """The query of the console: a text such as ``failed 14:05 client:Codex``, its terms, and the calls that it finds.
 
-A term is ``name:value``, a time, or a clear word such as an id. A call has to match one of the terms of each name.
+A term is ``name:value``, a time, or a clear word such as an id or a part of a name. A call has to match one of the
+terms of each name.
 """
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 from functools import cached_property
+from itertools import chain
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlencode
 
-from django.contrib.admin.views.main import ORDER_VAR, ChangeList
+from django.contrib.admin.models import LogEntry
 from django.contrib.auth import get_user_model
-from django.db.models import F, Min, Q, QuerySet
-from django.http import HttpRequest
+from django.db import router
+from django.db.models import F, Min, Q, QuerySet, Subquery
 from django.utils import timezone
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 
-from ..context.untrusted_text import plain
-from ..models import CallEntry, PartialIndex
+from ..emulation.history import call_of
+from ..models import CallEntry, Change, PartialIndex
 from ..templatetags.mcp_console import Outcome
+from .query_times import RELATIVE, TIMELY, Period, TimeReader
 
-# A period of calls: its start, and its end, which is not included. None for an open end.
-Period: TypeAlias = tuple[datetime | None, datetime | None]
 # A column (or lookup), and the values of which a call must have one.
 Look: TypeAlias = tuple[str, list[Any]]
 
-# Number of values proposed for each name, and of newest calls found whose values are proposed.
-PROPOSED: Final = {"tool": 3, "client": 3}
-FACETED: Final = 1_000
-# How much time around a minute its link to the surrounding calls shows.
-BEFORE = timedelta(minutes=5)
-AFTER = timedelta(minutes=15)
 # Number of newest calls whose values are known, and of calls that are searched for what no index finds.
 NEWEST: Final = 2_000
 LOOKED_THROUGH: Final = 5_000
 MOST_TERMS: Final = 12
+# Maximum number of names that a part of them stands for, and of words that are read as one.
+MOST_NAMES: Final = 20
+MOST_WORDS: Final = 6
+# Number of these names that a chip shows.
+SHOWN: Final = 3
+# Minimum length of a text that is looked for within names, and of one that is looked for in reasons.
+MIN_PART: Final = 2
+TELLING: Final = 3
 # Number of words of one query that are compared with names, of names of a kind that they are compared with, and of
 # characters that count: one comparison takes a time that grows with the product of both lengths.
 MOST_COMPARED: Final = 3
@@ -63,7 +64,6 @@ PARTIAL: Final = {
 # Names for a word without one: it gets the first of these for which the newest calls have the word as a value.
 NAMING: Final = ("tool", "model", "client", "user", "method", "action", "site")
 ALIASES: Final = {"slow": "duration", "kind": "caller", "status": "outcome", "call": "id"}
-RELATIVE: Final = {"today": gettext_lazy("today"), "yesterday": gettext_lazy("yesterday")}
 # Words that are terms by themselves.
 WORDS: Final = {
     **dict.fromkeys(("failed", "error", "errors", "failure", "failures"), ("outcome", "failed")),
@@ -74,33 +74,27 @@ WORDS: Final = {
 TOKEN: Final = re.compile(r'(?:"(?:[^"]|"")*(?:"|$)|[^\s"])+')
 QUOTED: Final = re.compile(r'"((?:[^"]|"")*)(?:"|$)')
 OUTCOME: Final = re.compile(
-    r"tool_error|asked|tried|cancelled|error:(-?[0-9]{1,9}|[a-z_]{1,11})|refused:[a-z_.-]{1,32}"
+    r"tool_error|asked|tried|task|cancelled|error:(-?[0-9]{1,9}|[a-z_]{1,11})|refused:[a-z_.-]{1,32}"
 )
 DURATION: Final = re.compile(r"([<>]?)=?([0-9]{1,9}(?:\.[0-9]{1,3})?) ?(ms|s)?")
 HEX: Final = re.compile(r"[0-9a-f]{12}|[0-9a-f]{32}")
-WEEKDAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-LENGTHS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-LAST: Final = re.compile(r"last ([0-9]{1,5})? ?(m(?:in(?:ute)?s?)?|h(?:(?:ou)?rs?)?|d(?:ays?)?|w(?:eeks?)?)")
-_DAY: Final = r"today|yesterday|20[0-9]{2}(?:-[0-9]{2}){2}|(?:mon|tues?|wed|wednes|thu|thurs|fri|sat|satur|sun)(?:day)?"
-_CLOCK: Final = r"[0-9]{1,2}:[0-9]{2}(?::[0-9]{2})?"
-TIME: Final = re.compile(rf"(?:(since|before) )?(?:({_DAY})(?:[ t]|$))?(?:({_CLOCK})(?:-({_CLOCK}))?)?")
-DASH: Final = re.compile(r" ?\u2013 ?| - ?|- | to ")
-# Beginnings of words that could be read as part of a time, and the maximum number of words in a time.
-TIMELY: Final = re.compile(rf"[0-9\u2013-]|to$|last|since|before|{_DAY}")
-TIME_WORDS: Final = 5
-DAY: Final = timedelta(days=1)
+CHANGE: Final = re.compile(r"#([0-9]{1,18})")
 INDEXED: Final = {"call_id", *(index.fields[0] for index in CallEntry._meta.indexes)}
 
 
 @dataclass(frozen=True)
 class Term:
-    """One term of a query. For a word that could not be read, ``name`` is "" and ``said`` tells why."""
+    """One term of a query. For a word that could not be read, ``name`` is "" and ``said`` tells why.
+
+    ``names`` are those that a value stands for which is a part of them.
+    """
 
     name: str
     value: str
     period: Period = field(default=(None, None), compare=False)
     said: str = field(default="", compare=False)
     nearest: str = field(default="", compare=False)
+    names: tuple[str, ...] = field(default=(), compare=False)
 
     def __str__(self) -> str:
         if self.name == "time" or (self.name == "outcome" and self.value in Outcome.GROUPS):
@@ -123,7 +117,8 @@ class Term:
         title = CallEntry._meta.get_field(COLUMNS[self.name]).verbose_name  # type: ignore[union-attr]
         if self.name == "writes":
             return str(title)
-        return f"{title}: {self.value}"
+        names = f" ({', '.join(self.names[:SHOWN])}{', …' * (len(self.names) > SHOWN)})" if self.names else ""
+        return f"{title}: {self.value}{names}"
 
 
 class KnownValues:
@@ -153,9 +148,22 @@ class KnownValues:
             outcomes.append(least)
         return outcomes[1:]
 
-    def has(self, **values: Any) -> bool:
-        """Return whether a call has these values."""
-        return CallEntry._default_manager.filter(**values).exists()
+    @cached_property
+    def reasons(self) -> str:
+        """The reasons of the newest calls that failed or were refused."""
+        failed = CallQuery((Term("outcome", "failed"), Term("outcome", "refused")), timezone.now(), self)
+        rows, _since = failed.newest(CallEntry._default_manager.order_by("-time"))
+        return "\0".join(rows.filter(detail__gt="").values_list("detail", flat=True)[:NEWEST])
+
+    def reason(self, text: str) -> str:
+        """Return a text as the newest reasons spell it, "" if it is too short or in none of them."""
+        found = len(text) >= TELLING and re.search(re.escape(text), self.reasons, re.IGNORECASE)
+        return found[0] if found else ""
+
+    def has(self, column: str, *values: Any) -> bool:
+        """Return whether a call has one of these values."""
+        rows = CallEntry._default_manager.filter(PARTIAL.get(column, Q()), **{f"{column}__in": values})
+        return rows.exists()
 
     def spelling(self, name: str, value: str) -> str:
         """Return a value as the newest calls spell it, "" if they have none."""
@@ -178,16 +186,50 @@ class KnownValues:
         near = get_close_matches(word.rpartition(":")[2].lower()[:COMPARED_CHARS], texts, 1)
         return texts[near[0]] if near else ""
 
-    def edge(self, rows: QuerySet[CallEntry], period: Period | None, column: str, value: Any) -> datetime | None:
-        """Return the time of the first call after the newest ``LOOKED_THROUGH`` ones with a value, None without one.
+    def parts(self, name: str, text: str) -> list[str]:
+        """Return the values of the newest calls that contain a text, the most frequent ones first."""
+        low = text.lower()
+        found = [value for value, _count in self.counts[name].most_common() if low in value.lower()]
+        return found[:MOST_NAMES]
 
-        ``rows`` are the calls of this period, newest first.
+    def names(self, name: str, value: str) -> list[str]:
+        """Return the values that a term stands for: its own one, or those of the newest calls that contain it.
+
+        A value that some call has, or some user, wins over those that contain it.
         """
-        key = (period, column, value)
-        if key not in self._edges:
-            times = rows.filter(PARTIAL.get(column, Q()), **{column: value}).values_list("time", flat=True)
-            self._edges[key] = times[LOOKED_THROUGH:][:1].first()
-        return self._edges[key]
+        if name not in NAMING or not value:
+            return [value]
+        if spelled := self.spelling(name, value):
+            return [spelled]
+        parts = self.parts(name, value)
+        if parts and self.is_exact(name, value):
+            return [value]
+        return parts or [value]
+
+    def is_exact(self, name: str, value: str) -> bool:
+        """Return whether a call has exactly this value, or a user this name; False where no index tells."""
+        column, values = self._exact(name, value)
+        return column == "user" or (column in INDEXED and self.has(column, *values))
+
+    def find_edges(
+        self, rows: QuerySet[CallEntry], key: Any, pairs: Iterable[tuple[str, Any]]
+    ) -> list[datetime | None]:
+        """Return, for each column and value, the time of the first call after ``LOOKED_THROUGH`` ones that have it.
+
+        It is None without such a call. ``rows`` are in order; ``key`` tells them from others. One query asks for all.
+        """
+        pairs = list(pairs)
+        asked = {}
+        for column, value in pairs:
+            if (key, column, value) not in self._edges:
+                times = rows.filter(PARTIAL.get(column, Q()), **{column: value}).values("time")
+                asked[key, column, value] = Subquery(times[LOOKED_THROUGH : LOOKED_THROUGH + 1])
+        if asked:
+            named = {f"edge_{number}": each for number, each in enumerate(asked.values())}
+            # Any call will do: its row has the times.
+            found = CallEntry._default_manager.order_by().annotate(**named).values_list(*named).first()
+            self._edges.update(zip(asked, found or [None] * len(asked), strict=True))
+        return [self._edges[key, column, value] for column, value in pairs]
 
     def look(self, name: str, value: str) -> Look:
         """Return what a term looks at: a column, and the values that it may have."""
@@ -198,69 +240,109 @@ class KnownValues:
     def _look(self, name: str, value: str) -> Look:
         if name == "outcome" and value in Outcome.GROUPS:
             return name, [each for each in self.outcomes if Outcome(each).group == value]
-        if name == "outcome":
-            return name, [value]
         if name == "duration":
             return "duration__lt" if value[0] == "<" else "duration__gt", [float(value[1:])]
         if name == "reason":
             return "detail__icontains", [value]
-        if name == "client" and self.has(client_id=value):
+        names = self.names(name, value)
+        if len(names) == 1:
+            return self._exact(name, names[0])
+        keys = self._keys_of(*names) if name == "user" else []
+        return (name, keys) if len(keys) >= len(names) > 0 else (COLUMNS[name], names)
+
+    def _exact(self, name: str, value: str) -> Look:
+        if name == "client" and self.has("client_id", value):
             return "client_id", [value]
-        if name == "user":
-            users = get_user_model()._default_manager.filter(**{get_user_model().USERNAME_FIELD: value})
-            if keys := [str(key) for key in users.values_list("pk", flat=True)] or [value] * self.has(user=value):
-                return name, keys
+        if name == "user" and (keys := self._keys_of(value) or [value] * self.has("user", value)):
+            return name, keys
         return COLUMNS[name], [value == "yes" if name == "writes" else value]
+
+    def _keys_of(self, *names: str) -> list[str]:
+        model = get_user_model()
+        users = model._default_manager.filter(**{f"{model.USERNAME_FIELD}__in": names})
+        return [str(key) for key in users.values_list("pk", flat=True)]
+
+
+def calls_of(number: int) -> list[str]:
+    """Return the ids of the calls that wrote the change, or the entry of the admin's history, with this number."""
+    changes = Change.objects.using(router.db_for_write(Change)).filter(pk=number).values_list("call", flat=True)
+    entries = LogEntry.objects.filter(pk=number).values_list("change_message", flat=True)
+    return list(filter(None, [*changes, *map(call_of, entries)]))
 
 
 class Reader:
-    """The parser of queries; its times are naive local times."""
+    """The parser of queries."""
 
     def __init__(self, now: datetime, known: KnownValues) -> None:
         self.known = known
-        self.is_aware = timezone.is_aware(now)
-        self.now = self.local(now)
+        self.times = TimeReader(now)
+        self._spoken = Outcome.spoken()
+        self._words: dict[str, list[Term]] = {}
 
     def read(self, text: str) -> tuple[Term, ...]:
         """Return the terms of a text and the words that cannot be read, each once, in order."""
         tokens = TOKEN.findall(text.replace("\0", " "))
         # A dict keeps the order. What is said twice counts once, or the text of the query would read as another one.
         terms: dict[Term, None] = {}
-        words: dict[str, Term] = {}
         while tokens and (len(terms) < MOST_TERMS or self._is_divided(terms, tokens)):
-            size, times = self._first_times(tokens)
-            terms.update(dict.fromkeys(times))
-            taken = [self._unquoted(token) for token in tokens[:size]]
+            size, found = self._first(tokens)
+            room = MOST_TERMS - len(terms)
+            # Only a time may have a second term beyond the maximum.
+            terms.update(dict.fromkeys(found if found and found[0].name == "time" else found[:room]))
             del tokens[:size]
-            if not times and (word := taken[0]):
-                if word not in words:
-                    words[word] = self._term(word)
-                terms.setdefault(words[word])
         if rest := " ".join(filter(None, map(self._unquoted, tokens))):
             terms.setdefault(Term("", rest, said=_("That is too long.")))
         return tuple(terms)
 
-    def _first_times(self, tokens: list[str]) -> tuple[int, list[Term]]:
-        """Return how many of the tokens the first term takes, and the terms of the time that they are, if any."""
-        for size in range(min(TIME_WORDS, len(tokens)), 0, -1):
-            words = " ".join(tokens[:size])
-            if '"' not in words and (terms := self.times(words)):
-                return size, terms
-        return 1, []
+    def _first(self, tokens: list[str]) -> tuple[int, list[Term]]:
+        """Return how many of the tokens are read as one, and the terms that they are."""
+        words = [self._unquoted(token) for token in tokens[:MOST_WORDS]]
+        sizes = range(len(words), 0, -1)
+        if not words[0]:
+            return 1, []
+        for size in sizes:
+            text = " ".join(tokens[:size])
+            if found := ('"' not in text and self.time(text)) or self._phrase(words[:size]):
+                return size, found
+        if words[0] not in self._words:
+            self._words[words[0]] = self._word(words[0])
+        found = self._words[words[0]]
+        if found[0].name:
+            return 1, found
+        for size in sizes:
+            if reason := self.known.reason(" ".join(words[:size])):
+                return size, [Term("reason", reason)]
+        return 1, found
 
     def _is_divided(self, terms: Iterable[Term], tokens: list[str]) -> bool:
         """Return whether the last term is the beginning of a period, and the next one its end."""
         last = [*terms][-1]
         if last.name != "time" or not last.value.startswith("since"):
             return False
-        _size, times = self._first_times(tokens)
-        return bool(times) and times[0].value.startswith("before")
+        _size, found = self._first(tokens)
+        return bool(found) and found[0].name == "time" and found[0].value.startswith("before")
+
+    def time(self, text: str) -> list[Term]:
+        """Return the terms of a time such as ``yesterday 14:00-14:20``, none for any other text."""
+        return [Term("time", value, period) for value, period in self.times.read(text)]
+
+    def _phrase(self, words: list[str]) -> list[Term]:
+        """Return the terms of words that pages show for an outcome, or of several that are exactly a name."""
+        text = " ".join(words)
+        if text.lower() in self._spoken:
+            return [Term("outcome", code) for code in self._spoken[text.lower()]]
+        if len(words) == 1 or words[0].lower() in WORDS or TIMELY.match(words[0].lower()):
+            return []
+        first, colon, value = text.partition(":")
+        names = [name for name in NAMING if not colon or name == first.lower()]
+        found = [(name, self.known.spelling(name, value if colon else text)) for name in names]
+        return [Term(name, spelled) for name, spelled in found if spelled][:1]
 
     def named(self, name: str, value: str) -> Term | None:
         """Return the term of a name and a value, None if the name cannot have this value."""
         low = value.lower()
         if name == "outcome":
-            low = WORDS[low][1] if low in WORDS else low
+            low = WORDS[low][1] if low in WORDS else self._spoken.get(low, [low])[0]
             if low in Outcome.GROUPS or OUTCOME.fullmatch(low):
                 return Term(name, low)
             return None
@@ -271,125 +353,60 @@ class Reader:
             if low in ("yes", *CallEntry.Kind.values):
                 return Term(name, low)
             return None
-        spelled = low if HEX.fullmatch(low) and name != "row" else self.known.spelling(name, value)
-        nearest = "" if spelled or name not in NAMING else self.known.nearest(f"{name}:{value}")
-        if value and name != "time":
-            return Term(name, spelled or value, nearest=nearest)
-        return None
+        if not value or name == "time":
+            return None
+        if name not in NAMING:
+            return Term(name, low if HEX.fullmatch(low) and name != "row" else value)
+        names = self.known.names(name, value)
+        if len(names) > 1:
+            return Term(name, value, names=tuple(names))
+        is_known = names != [value] or self.known.spelling(name, value)
+        return Term(name, names[0], nearest="" if is_known else self.known.nearest(f"{name}:{value}"))
 
-    def _term(self, word: str) -> Term:
-        name, _colon, value = word.partition(":")
+    def _word(self, word: str) -> list[Term]:
+        """Return the terms of a word, or the one that says that it cannot be read."""
+        name, colon, value = word.partition(":")
         name = ALIASES.get(name.lower(), name.lower())
-        value = value.strip()
         if word.lower() in WORDS:
-            return Term(*WORDS[word.lower()])
+            return [Term(*WORDS[word.lower()])]
         if OUTCOME.fullmatch(word.lower()):
-            return Term("outcome", word.lower())
-        if term := self.named(name, value) if _colon and name in COLUMNS else self._guessed(word):
-            return term
-        said = _("This is not a time, and no call has it as id, user, client, tool or model.")
+            return [Term("outcome", word.lower())]
+        number = CHANGE.fullmatch(word)
+        if number and (calls := calls_of(int(number[1]))):
+            return [Term("id", call) for call in calls]
+        if term := self.named(name, value.strip()) if colon and name in COLUMNS else self._guessed(word):
+            return [term]
+        said = _("This is not a time, and no call has it as id, user, client, tool, model or row, or in its reason.")
         examples = {"caller": "caller:service", "outcome": "failed", "duration": "duration:>500", "time": "14:05"}
-        return Term("", word, said=said, nearest=examples.get(name) or self.known.nearest(word))
+        return [Term("", word, said=said, nearest=examples.get(name) or self.known.nearest(word))]
 
     def _guessed(self, word: str) -> Term | None:
-        """Return the term that a word alone stands for."""
+        """Return the term that a word alone stands for: one that has it exactly, or else names that contain it."""
         digits = word.lower().replace("-", "")
         if HEX.fullmatch(digits):
-            names = [name for name in ("id", "session") if self.known.has(**{COLUMNS[name]: digits})]
-            return Term("error" if len(digits) == 12 else [*names, "trace"][0], digits)
+            for name, value in (("id", digits), ("session", digits), ("row", word.lower())):
+                if self.known.has(COLUMNS[name], value):
+                    return Term(name, value)
+            return Term("error" if len(digits) == 12 else "trace", digits)
         for name in NAMING:
             if value := self.known.spelling(name, word):
                 return Term(name, value)
-        for name in ("session", "tool", "model", "client", "user"):
-            column, values = self.known.look(name, word)
-            if column in INDEXED and self.known.has(**{f"{column}__in": values}):
+        for name in ("session", "row"):
+            if self.known.has(COLUMNS[name], word):
                 return Term(name, word)
-        return None
+        for name in NAMING[:4]:
+            if self.known.is_exact(name, word):
+                return Term(name, word)
+        if len(word) < MIN_PART:
+            return None
+        # Names of which a word begins with the text come first.
+        begins = re.compile(rf"(?<![^\W_]){re.escape(word)}", re.IGNORECASE)
+        parts = {name: self.known.parts(name, word) for name in NAMING}
+        found = sorted(filter(parts.get, NAMING), key=lambda name: not any(map(begins.search, parts[name])))
+        return self.named(found[0], word) if found else None
 
     def _unquoted(self, token: str) -> str:
         return QUOTED.sub(lambda found: found[1].replace('""', '"'), token).strip()
-
-    def local(self, moment: datetime) -> datetime:
-        """Return a moment as the naive local time that a term has."""
-        if timezone.is_aware(moment):
-            return timezone.make_naive(moment)
-        return moment
-
-    def times(self, text: str) -> list[Term]:
-        """Return the terms of a time such as ``yesterday 14:00-14:20``, none for any other text."""
-        with suppress(ValueError, OverflowError):
-            text = DASH.sub("-", text.lower())
-            if last := LAST.fullmatch(text):
-                number = int(last[1] or 1)
-                unit = last[2][0]
-                length = timedelta(**{LENGTHS[unit]: number})
-                # OverflowError if the period before this one, which the overview reads too, starts before year 1.
-                return [self._time(f"last {number}{unit}", self.now - 2 * length + length, None)]
-            word, day, first, second = match.groups() if (match := TIME.fullmatch(text)) else ("", "", "", "")
-            if not (day or first) or (word and second):
-                return []
-            begins, ends = self._moment(day or "", first, second)
-            relative = day if day in RELATIVE and not first else ""
-            if word:
-                return [self._time(f"{word} {relative or self._text(begins)}", begins, None)]
-            terms = self.between(begins, ends)
-            if relative:
-                return [Term("time", relative, terms[0].period)]
-            return terms
-        return []
-
-    def between(self, begins: datetime, ends: datetime) -> list[Term]:
-        """Return the terms of the period between two local times, to the second."""
-        begins = begins.replace(microsecond=0)
-        ends = ends.replace(microsecond=0)
-        day = f"{begins:%Y-%m-%d}"
-        first = self._clock(begins)
-        second = self._clock(ends)
-        if ends - begins > DAY:
-            since = f"since {self._text(begins)}"
-            before = f"before {self._text(ends)}"
-            return [self._time(since, begins, None), self._time(before, ends, None)]
-        if ends - begins == DAY and first == "00:00":
-            return [self._time(day, begins, ends)]
-        is_minute = ends - begins == timedelta(minutes=1) and not begins.second
-        return [self._time(f"{day} {first}" if is_minute else f"{day} {first}-{second}", begins, ends)]
-
-    def _moment(self, day: str, first: str | None, second: str | None) -> tuple[datetime, datetime]:
-        base = self._at(self.now, "0:00")
-        back = DAY
-        if day in RELATIVE:
-            base -= DAY * (day == "yesterday")
-        elif day[:3] in WEEKDAYS:
-            base = base - DAY * ((base.weekday() - WEEKDAYS.index(day[:3])) % 7)
-            back = DAY * 7
-        elif day:
-            base = datetime.fromisoformat(day)
-        if not first:
-            return base, base + DAY
-        begins = self._at(base, first)
-        # The time is in the past: a time without a day is today's or yesterday's.
-        begins -= back * (begins > self.now and (not day or back > DAY))
-        if not second:
-            return begins, begins + timedelta(seconds=60 if first.count(":") == 1 else 1)
-        ends = self._at(begins, second)
-        return begins, ends + DAY * (ends <= begins)
-
-    def _time(self, value: str, begins: datetime, ends: datetime | None) -> Term:
-        if self.is_aware:
-            begins = timezone.make_aware(begins)
-            if ends is not None:
-                ends = timezone.make_aware(ends)
-        return Term("time", value, (None, begins) if value.startswith("before") else (begins, ends))
-
-    def _at(self, day: datetime, clock: str) -> datetime:
-        hour, minute, second = map(int, f"{clock}:0".split(":")[:3])
-        return day.replace(hour=hour, minute=minute, second=second, microsecond=0)
-
-    def _clock(self, moment: datetime) -> str:
-        return f"{moment:%H:%M:%S}".removesuffix(":00")
-
-    def _text(self, moment: datetime) -> str:
-        return f"{moment:%Y-%m-%d} {self._clock(moment)}".removesuffix(" 00:00")
 
 
 @dataclass(frozen=True)
@@ -461,16 +478,21 @@ class CallQuery:
     def adding(self, **values: str | tuple[datetime, datetime]) -> "CallQuery":
         """Return the query with these terms in place of those with the same names.
 
-        A time is a text, or a pair of its start and end. A value that cannot be read becomes one of the problems.
+        A time is a text, or a pair of its start and end. Names count as they are, whatever contains them. A value that
+        cannot be read becomes one of the problems.
         """
         parts = [part for part in self.parts if part.name not in values]
         reader = Reader(self.now, self.known)
         for name, value in values.items():
             if isinstance(value, tuple):
-                parts += reader.between(*map(reader.local, value))
+                begins, ends = map(reader.times.local, value)
+                parts += [Term("time", text, period) for text, period in reader.times.between(begins, ends)]
+            elif name == "time":
+                parts += reader.time(value)
+            elif name in NAMING and value:
+                parts.append(Term(name, value))
             else:
-                term = reader.named(name, value) or Term("", f"{name}:{value}")
-                parts += reader.times(value) if name == "time" else [term]
+                parts.append(reader.named(name, value) or Term("", f"{name}:{value}"))
         return CallQuery(tuple(parts), self.now, self.known)
 
     def back_from(self, since: datetime) -> "CallQuery":
@@ -486,35 +508,44 @@ class CallQuery:
         """Return the calls that match; none while a word cannot be read."""
         return self._narrowed(rows, self._looks())
 
-    def newest(self, rows: QuerySet[CallEntry]) -> tuple[QuerySet[CallEntry], datetime | None]:
+    def newest(
+        self, rows: QuerySet[CallEntry], *, from_oldest: bool = False
+    ) -> tuple[QuerySet[CallEntry], datetime | None]:
         """Return the calls that match, and the time since which they were searched: None for the whole log.
 
         Unless an index finds exactly these calls, only the newest ``LOOKED_THROUGH`` calls that the most selective
-        index finds are searched.
+        index finds are searched, or the oldest ones, up to the time.
         """
         looks = self._looks()
         edges = []
         matching = self._narrowed(rows, looks)
-        timed = self._in_period(rows.order_by("-time"))
+        timed = self._in_period(rows.order_by("time" if from_oldest else "-time"))
         pairs = [[(column, value) for column, values in each for value in values] for each in looks.values()]
         indexed = [each for each in pairs if all(column in INDEXED for column, _value in each)]
         if self.problems or not pairs or (pairs == indexed and len(pairs) == 1 and len(pairs[0]) <= 1):
             return matching, None
-        for each in indexed or [[("time__isnull", False)]]:
-            times = [self.known.edge(timed, self.period, column, value) for column, value in each]
-            if not any(times):
+        searched = indexed or [[("time__isnull", False)]]
+        found = iter(self.known.find_edges(timed, (self.period, from_oldest), chain(*searched)))
+        for each in searched:
+            times = [time for _pair, time in zip(each, found, strict=False) if time]
+            if not times:
                 return matching, None
-            edges.append(max(filter(None, times)))
+            edges.append(min(times) if from_oldest else max(times))
         # No index on time has this order, so the database uses the selective index and sorts the few rows.
         is_up = "time" in rows.query.order_by
         order = F("time").asc(nulls_first=True) if is_up else F("time").desc(nulls_last=True)
-        return matching.filter(time__gte=min(edges)).order_by(order, "-pk"), min(edges)
+        edge = max(edges) if from_oldest else min(edges)
+        within = {"time__lte" if from_oldest else "time__gte": edge}
+        return matching.filter(**within).order_by(order, "-pk"), edge
 
     def _looks(self) -> dict[str, list[Look]]:
         looks: dict[str, list[Look]] = {}
         for term in self.terms:
             if term.name != "time":
                 looks.setdefault(term.name, []).append(self.known.look(term.name, term.value))
+        if "reason" in looks and "outcome" not in looks:
+            # These alone have a reason, and an index.
+            looks["outcome"] = [self.known.look("outcome", group) for group in ("failed", "refused")]
         return looks
 
     def _narrowed(self, rows: QuerySet[CallEntry], looks: dict[str, list[Look]]) -> QuerySet[CallEntry]:
@@ -537,84 +568,3 @@ class CallQuery:
         if ends is not None:
             rows = rows.filter(time__lt=ends)
         return rows
-
-
-class CallList(ChangeList):
-    """The calls that a query finds, for the admin's list, and the links that change the query."""
-
-    def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> QuerySet[Any]:
-        """Return the calls that the query in the URL finds, for the admin's list."""
-        self.asked = CallQuery.parse(self.query, timezone.now())
-        calls, self.since = self.asked.newest(super().get_queryset(request, exclude_parameters))
-        return calls
-
-    @property
-    def is_live(self) -> bool:
-        """Whether new calls would come first in this list."""
-        ends = self.asked.period and self.asked.period[1]
-        return self.page_num == 1 and ORDER_VAR not in self.params and (ends is None or ends > self.asked.now)
-
-    @property
-    def page(self) -> Any:
-        """The page that is shown of the calls that the query finds."""
-        return self.paginator.get_page(self.page_num)
-
-    @property
-    def rows(self) -> Iterator[tuple[CallEntry, list[tuple[str, Any]]]]:
-        """Each call that the query finds, and the longer queries that its tool, model, user and client lead to."""
-        chosen = {term.value for term in self.asked.terms}
-        for entry in self.result_list:
-            values = [("tool", entry.tool) if entry.tool else ("method", entry.method), ("model", entry.model)]
-            values += [("user", entry.username), ("client", entry.client_name or entry.client_id)]
-            links = [value and value not in chosen and self.asked.adding(**{name: value}) for name, value in values]
-            yield entry, [(plain(value), link) for (_name, value), link in zip(values, links, strict=True)]
-
-    @property
-    def proposals(self) -> list[tuple[CallQuery, Term]]:
-        """Queries that are one term longer, and that term. Each finds some of these calls, and not all of the newest.
-
-        They are made of the newest calls that the query finds. Failed and refused calls are looked for beyond these.
-        """
-        columns = ("outcome", "time", "tool", "client_name")
-        newest = list(self.queryset.order_by("-time", "-pk").values_list(*columns)[:FACETED])
-        if not newest:
-            return []
-
-        values = [("outcome", group) for group in ("failed", "refused") if self._has_some(group, newest)]
-        recent = self.asked.now - timedelta(hours=1)
-        if newest[0][1] >= recent > newest[-1][1]:
-            values.append(("time", "last 1h"))
-        for index, name in enumerate(PROPOSED, columns.index("tool")):
-            counts = Counter(row[index] for row in newest if row[index])
-            values += [(name, value) for value, count in counts.most_common(PROPOSED[name]) if count < len(newest)]
-
-        names = {term.name for term in self.asked.terms}
-        queries = [self.asked.adding(**{name: value}) for name, value in values if name not in names]
-        return [(query, query.parts[-1]) for query in queries]
-
-    def _has_some(self, group: str, newest: list[Any]) -> bool:
-        """Return whether some of the calls have an outcome of this group, and not all of the newest."""
-        count = sum(Outcome(row[0]).group == group for row in newest)
-        if count or len(newest) < FACETED:
-            return 0 < count < len(newest)
-        return self.asked.adding(outcome=group).newest(self.root_queryset)[0].exists()
-
-    @property
-    def narrower(self) -> list[tuple[Term, CallQuery]]:
-        """Each term without which the query finds calls, and the query without it; for queries that find none."""
-        queries = [(term, self.asked.without(term)) for term in self.asked.terms]
-        return [(term, query) for term, query in queries if query.newest(self.root_queryset)[0].exists()]
-
-    @property
-    def around(self) -> CallQuery | None:
-        """The query of the time around a minute."""
-        begins, ends = self.asked.period or (None, None)
-        is_minute = begins and ends and ends - begins <= timedelta(minutes=1)
-        if begins and is_minute:
-            return self.asked.adding(time=(begins - BEFORE, begins + AFTER))
-        return None
-
-    @property
-    def earlier(self) -> CallQuery | None:
-        """The query for the older calls that this one has not searched, None if there are none."""
-        return None if self.since is None else self.asked.back_from(self.since)

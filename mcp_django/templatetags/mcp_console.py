@@ -17,8 +17,8 @@ from django.utils.formats import date_format
 from django.utils.html import format_html
 from django.utils.module_loading import import_string
 from django.utils.safestring import SafeString
+from django.utils.translation import get_language, gettext_lazy, override
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 
 from ..conf import settings
 from ..context.call_record import ANSWERED, OPEN
@@ -79,6 +79,18 @@ class Outcome:
             return str(WORDS[self.code])
         reason = REASONS.get(self.code) or plain(self.code.partition(":")[2] or self.code)
         return _("%(outcome)s: %(reason)s") % {"outcome": WORDS[self.group], "reason": reason}
+
+    @classmethod
+    def spoken(cls) -> dict[str, list[str]]:
+        """Return the codes by their words, in English and in the reader's language, in lower case."""
+        codes: dict[str, list[str]] = {}
+        for language in ("en", get_language() or "en"):
+            with override(language):
+                codes.setdefault(_("asked or cancelled").lower(), []).append("open")
+                for code, text in (WORDS | REASONS).items():
+                    for word in {str(text).lower(), cls(code).word.lower()} if code else ():
+                        codes.setdefault(word, []).append(code)
+        return {word: list(dict.fromkeys(each)) for word, each in codes.items()}
 
 
 @register.filter

@@ -1,12 +1,14 @@
 """What people type to find calls: how it is read, what it finds, and how little the database reads for it."""
 
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.contrib.admin.models import LogEntry
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
-from django.utils import timezone
+from django.utils import timezone, translation
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pytest_django import DjangoAssertNumQueries
@@ -14,8 +16,9 @@ from pytest_django import DjangoAssertNumQueries
 from mcp_django.console import call_query as module
 from mcp_django.console.call_query import CallQuery, KnownValues, Term
 from mcp_django.context.call_record import CallRecord
-from mcp_django.models import CallEntry
+from mcp_django.models import CallEntry, Change
 from mcp_django.operating.call_log_storage import row_of, store
+from mcp_django.templatetags import mcp_console
 from tests.cases import drawn
 from tests.factories import make_user
 
@@ -67,7 +70,27 @@ def spoken(moment: datetime | None) -> str:
         ("last 2h", "last 2h", "24 12:30:20", ""),
         ("last 15 minutes", "last 15m", "24 14:15:20", ""),
         ("last hour", "last 1h", "24 13:30:20", ""),
-        ("last week", "last 1w", "17 14:30:20", ""),
+        ("last 1 week", "last 1w", "17 14:30:20", ""),
+        ("this week", "this week", "23 00:00:00", "30 00:00:00"),
+        ("Last Week", "last week", "16 00:00:00", "23 00:00:00"),
+        ("since last week", "since last week", "16 00:00:00", ""),
+        ("before this week", "before this week", "", "23 00:00:00"),
+        ("this month", "this month", "01 00:00:00", "01 00:00:00"),
+        ("last month", "last month", "01 00:00:00", "01 00:00:00"),
+        ("this morning", "this morning", "24 00:00:00", "24 12:00:00"),
+        ("2pm", "2026-11-24 14:00-15:00", "24 14:00:00", "24 15:00:00"),
+        ("2 PM", "2026-11-24 14:00-15:00", "24 14:00:00", "24 15:00:00"),
+        ("2:30 pm", "2026-11-24 14:30", "24 14:30:00", "24 14:31:00"),
+        ("2:05:07 p.m.", "2026-11-24 14:05:07-14:05:08", "24 14:05:07", "24 14:05:08"),
+        ("12am", "2026-11-24 00:00-01:00", "24 00:00:00", "24 01:00:00"),
+        ("12 pm", "2026-11-24 12:00-13:00", "24 12:00:00", "24 13:00:00"),
+        ("4pm", "2026-11-23 16:00-17:00", "23 16:00:00", "23 17:00:00"),
+        ("14h", "2026-11-24 14:00-15:00", "24 14:00:00", "24 15:00:00"),
+        ("14h05", "2026-11-24 14:05", "24 14:05:00", "24 14:06:00"),
+        ("yesterday 2pm", "2026-11-23 14:00-15:00", "23 14:00:00", "23 15:00:00"),
+        ("yesterday 2 pm - 3:30 pm", "2026-11-23 14:00-15:30", "23 14:00:00", "23 15:30:00"),
+        ("9am to 11am", "2026-11-24 09:00-11:00", "24 09:00:00", "24 11:00:00"),
+        ("since 9am", "since 2026-11-24 09:00", "24 09:00:00", ""),
         ("since yesterday before 14:05", "since yesterday before 2026-11-24 14:05", "23 00:00:00", "24 14:05:00"),
     ],
 )
@@ -93,7 +116,10 @@ def test_a_project_may_have_no_time_zones() -> None:
     assert query.period == (datetime(2026, 11, 24, 14, 5), datetime(2026, 11, 24, 14, 6))
 
 
-@pytest.mark.parametrize("word", ["25:00", "2026-02-30", "14:61", "since", "last", "last month", "since 14:00-14:20"])
+NO_TIMES = ["25:00", "2026-02-30", "14:61", "since", "last", "last year", "since 14:00-14:20", "13pm", "0am", "25h"]
+
+
+@pytest.mark.parametrize("word", NO_TIMES)
 def test_what_is_no_time_is_a_problem(word: str) -> None:
     assert parse(word).problems
 
@@ -163,7 +189,7 @@ def test_a_value_that_the_newest_calls_have_no_more_is_found(monkeypatch: pytest
     ("text", "nearest"),
     [
         ("faild", "failed"),
-        ("query_record", "tool:query_records"),
+        ("qeury_records", "tool:query_records"),
         ("Cladue", "client:Claude"),
         ("clint:Claude", "client:Claude"),
         ("tool:", ""),
@@ -337,15 +363,17 @@ def test_a_long_query_reads_the_same_again_and_counts_each_word_once(text: str, 
 
 def test_the_log_is_asked_once_for_a_word_that_is_said_again() -> None:
     with CaptureQueriesContext(connection) as once:
-        parse("x")
+        parse("xyz")
     with CaptureQueriesContext(connection) as often:
-        parse("x " * 50)
+        parse("xyz " * 50)
     assert len(often) == len(once)
 
 
 ALPHABET = st.sampled_from(
     "since before last today yesterday tue 2026-11-24 14:05 14:00-14:20 .. - 2h hour failed ok tool: client: user:a x "
-    '" "" "a"" duration:>5 caller: outcome: refused:x to – : \x00 \x1f é ١٤:٠٥ 99:99 2026-02-30'.split(" ")
+    '" "" "a"" duration:>5 caller: outcome: refused:x to – : \x00 \x1f é ١٤:٠٥ 99:99 2026-02-30 '
+    "2pm 14h pm p.m. this last week month morning timed out tool error not found asked or cancelled Zap zapier EU "
+    "client:zap tool:a a 17 #1 no field 'x' % _ \u202e outcome:not".split(" ")
 )
 TEXTS = st.one_of(st.text(max_size=60), st.lists(st.one_of(ALPHABET, st.text(max_size=4)), max_size=40).map(" ".join))
 
@@ -353,11 +381,213 @@ TEXTS = st.one_of(st.text(max_size=60), st.lists(st.one_of(ALPHABET, st.text(max
 @settings(max_examples=drawn(100), deadline=None)
 @given(TEXTS)
 def test_any_text_is_read_and_reads_the_same_again(text: str) -> None:
+    if not CallEntry.objects.exists():
+        log(client_name="Zapier EU", username="a.x", tool="a", outcome="tool_error", detail="There is no field 'x'.")
+        log(client_name="Zapier", keys={("shop.order", "17")})
     query = parse(text)
     assert parse(str(query)) == query
     query.filter(CallEntry.objects.all()).exists()
     query.newest(CallEntry.objects.all())[0].exists()
     assert all(term.label for term in query.terms)
+
+
+def found(text: str) -> set[str]:
+    """The tools of the calls that a text finds, by both ways."""
+    query = CallQuery.parse(text, timezone.now())
+    assert CallQuery.parse(str(query), timezone.now()) == query
+    matching = {entry.tool for entry in query.filter(CallEntry.objects.all())}
+    assert {entry.tool for entry in query.newest(CallEntry.objects.order_by("-time"))[0]} == matching
+    return matching
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        ("anna", "user:anna.schmidt"),
+        ("user:SCHMIDT", "user:anna.schmidt"),
+        ("client:Zap", "client:Zap"),
+        ("zapier", "client:Zapier"),
+        ("zapier eu", 'client:"Zapier EU"'),
+        ("client:Zapier EU", 'client:"Zapier EU"'),
+        ("failed zapier eu 14:05", 'failed client:"Zapier EU" 2026-11-24 14:05'),
+        ("export", "tool:zap_export"),
+        # A name that begins with it comes before one that only has it.
+        ("ada", "user:ada.lovelace"),
+        ("client:100%", "client:100%_sure"),
+        ("client:%_", "client:100%_sure"),
+        ("client:_", "client:100%_sure"),
+        ('client:""""', 'client:"The ""Best"" one"'),
+        ("client:best", 'client:"The ""Best"" one"'),
+        ("مساعد", 'client:"\u202eمساعد المتجر"'),
+        ("user:failed", "user:failed"),
+        ("failed", "failed"),
+        ("client:2pm", "client:2pm"),
+        ('"2pm"', "client:2pm"),
+        ("2pm", "2026-11-24 14:00-15:00"),
+        ("client:ÉCOLE", "client:\u00c9cole-1"),
+    ],
+)
+def test_a_part_of_a_name_finds_it(text: str, canonical: str) -> None:
+    for client in (
+        "Zapier",
+        "Zapier EU",
+        "100%_sure",
+        'The "Best" one',
+        "\u202eمساعد المتجر",
+        "2pm",
+        "École-1",
+        "100 sure",
+    ):
+        log(client_name=client, user="7", username="anna.schmidt")
+    log(tool="zap_export", model="shop.metadata", user="8", username="ada.lovelace")
+    log(user="9", username="failed")
+    query = parse(text)
+    assert not query.problems
+    assert str(query) == canonical
+    assert parse(canonical) == query
+    names = [term for term in query.terms if term.name != "time"]
+    assert CallQuery(tuple(names), NOW).newest(CallEntry.objects.all())[0].exists() is ("failed" not in map(str, names))
+
+
+def test_all_names_with_a_part_count_and_one_that_is_exact_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+    log(tool="old", client_name="Zap", ago=timedelta(days=2))
+    log(tool="eu", client_name="Zapier EU", client_id="1", user="7", username="anna.schmidt")
+    log(tool="us", client_name="Zapier US", client_id="2", user="8", username="joanna")
+    log(tool="other", client_name="Claude", client_id="3", user="9", username="bob")
+    assert found("client:Zap") == {"old"}
+    assert found("client:zapier") == {"eu", "us"}
+    assert found("anna") == {"eu", "us"}
+    (term,) = parse("anna").terms
+    assert term.label == "user: anna (joanna, anna.schmidt)"
+    # A name that the newest calls do not have any more is exact as well, and so is a user without calls.
+    monkeypatch.setattr(module, "NEWEST", 3)
+    assert found("client:Zap") == {"old"}
+    make_user("anna")
+    assert found("user:anna") == set()
+    assert found("user:joa") == {"us"}
+
+
+def test_parts_find_users_by_the_index_of_their_keys() -> None:
+    ann, joanna = make_user("ann.s"), make_user("joanna")
+    log(tool="one", user=str(ann.pk), username="ann.s")
+    log(tool="two", user=str(joanna.pk), username="joanna")
+    log(tool="renamed", user=str(ann.pk), username="an")
+    known = KnownValues()
+    assert known.look("user", "ann")[0] == "user"
+    assert found("user:ann") == {"one", "two", "renamed"}
+
+
+def test_300_names_take_as_many_queries_as_one_and_20_of_them_count() -> None:
+    counts = []
+    for number in range(300):
+        log(client_name=f"Zapier {number}", client_id=f"zap{number}")
+        if number in (1, 299):
+            with CaptureQueriesContext(connection) as asked:
+                query = CallQuery.parse("client:zapier failed", timezone.now())
+                list(query.newest(CallEntry.objects.all())[0])
+            counts.append(len(asked))
+    assert counts[0] == counts[1]
+    assert counts[1] <= 8
+    (term,) = parse("zapier").terms
+    assert len(term.names) == module.MOST_NAMES
+    assert term.label.endswith(", …)")
+    # The most frequent ones.
+    log(client_name="Zapier 250")
+    assert parse("zapier").terms[0].names[0] == "Zapier 250"
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "canonical"),
+    [
+        ("en", "timed out", "outcome:error:timeout"),
+        ("en", "Tool Error", "outcome:tool_error"),
+        ("en", "failed: tool error", "outcome:tool_error"),
+        ("en", "missing scope last 1h", "outcome:refused:scope last 1h"),
+        ("en", "not found", "outcome:error:-32002 outcome:error:404"),
+        ("en", "outcome:answered", "ok"),
+        ("en", "answered", "ok"),
+        ("en", "asked or cancelled", "open"),
+        ("en", "task", "outcome:task"),
+        ("de", "timed out", "outcome:error:timeout"),
+        ("de", "Zeitüberschreitung", "outcome:error:timeout"),
+        ("de", "fehlgeschlagen", "failed"),
+        ("de", "diese Woche", "this week"),
+        ("de", "gestern", "yesterday"),
+        ("ar", "failed", "failed"),
+    ],
+)
+def test_the_words_that_pages_show_are_read(language: str, text: str, canonical: str) -> None:
+    with translation.override(language):
+        query = parse(text)
+        assert not query.problems
+        assert str(query) == canonical
+        # The link that is sent to somebody else reads the same in their language.
+    assert parse(canonical) == query
+
+
+@pytest.mark.parametrize("language", ["en", "ar", "de", "es", "fr", "it", "ja", "ko", "nl", "pl", "pt", "zh-hans"])
+def test_every_outcome_is_read_in_the_words_of_its_mark(language: str) -> None:
+    with translation.override(language):
+        for code in [*mcp_console.WORDS, *mcp_console.REASONS]:
+            if code:
+                terms = parse(mcp_console.Outcome(code).word).terms
+                assert Term("outcome", code) in terms, code
+
+
+def test_a_word_that_is_no_name_is_looked_for_in_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LOOKED_THROUGH", 3)
+    log(tool="typo", outcome="tool_error", detail="shop.order has no field 'Größe%'.", ago=timedelta(days=9))
+    log(tool="other", outcome="error:-32602", detail="No field total.", ago=timedelta(days=8))
+    for _number in range(6):
+        log()
+    assert str(parse("größe%")) == "reason:Größe%"
+    # However many calls came since, by the index of outcomes.
+    assert found("größe%") == {"typo"}
+    assert found("reason:field") == {"typo", "other"}
+    assert str(parse("has no field")) == 'reason:"has no field"'
+    assert str(parse("failed no field 'größe")) == 'failed reason:"no field \'Größe"'
+    assert found("ok reason:field") == set()
+    for text in ("h", "% of", "no_field", "grösse"):
+        assert parse(text).problems, text
+
+
+def test_a_reason_is_looked_for_by_as_many_queries_among_many_failures(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = []
+    for number in range(1, 31):
+        log(outcome="tool_error", detail=f"There is no number {number}.")
+        if number in (1, 30):
+            with CaptureQueriesContext(connection) as asked:
+                list(parse("failed number").newest(CallEntry.objects.all())[0])
+            counts.append(len(asked))
+    assert counts[0] == counts[1]
+
+
+def test_a_bare_key_finds_its_row() -> None:
+    log(tool="one", model="shop.customer", keys={("shop.customer", "17")})
+    uuid = "6fa459ea-ee8a-3ca4-894e-db77e160355e"
+    log(tool="two", keys={("shop.basket", uuid)})
+    log(tool="three", keys={("shop.product", "SKU 1")}, client_name="SKU 1 reader")
+    assert str(parse("17")) == "row:17"
+    assert found("17") == {"one"}
+    assert found(uuid.upper()) == {"two"}
+    assert found('"SKU 1"') == {"three"}
+    (problem,) = parse("18").problems
+    assert "row" in problem.said
+
+
+def test_the_number_of_a_change_or_of_an_entry_in_the_history_leads_to_its_call() -> None:
+    log(tool="other")
+    entry, changed = log(tool="one"), log(tool="two")
+    change = Change.objects.create(state="done", time=timezone.now(), call=changed.call_id)
+    assert found(f"#{change.pk}") == {"two"}
+    values = {"user": make_user("ann"), "object_repr": "x", "action_flag": 2}
+    mark = [{"changed": {}}, {"via MCP": entry.call_id, "tool": "one"}]
+    # One number can be that of both.
+    LogEntry.objects.create(pk=change.pk, change_message=json.dumps(mark), **values)
+    assert found(f"#{change.pk}") == {"one", "two"}
+    LogEntry.objects.create(pk=change.pk + 1, change_message="[]", **values)
+    for text in (f"#{change.pk + 1}", f"#{change.pk + 2}", "#", "#x", "#" + "9" * 18, "#" + "9" * 30):
+        assert parse(text).problems, text
 
 
 def test_a_row_is_found_by_its_key_and_model() -> None:
