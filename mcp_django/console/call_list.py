@@ -75,6 +75,7 @@ class CallList(ChangeList):
         for name, most in PROPOSED.items():
             counts = Counter(call[COLUMNS[name]] for call in self.faceted)
             values += [(name, value) for value, _count in counts.most_common(most) if value]
+        self.asked.known.learn(*[("client_id", value) for name, value in values if name == "client"])
 
         names = {term.name for term in self.asked.terms}
         found = []

@@ -18,7 +18,7 @@ from urllib.parse import urlencode
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth import get_user_model
 from django.db import router
-from django.db.models import F, Min, Q, QuerySet, Subquery
+from django.db.models import Exists, F, Min, Q, QuerySet, Subquery
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
@@ -130,6 +130,7 @@ class KnownValues:
     def __init__(self) -> None:
         self._looks: dict[tuple[str, str], Look] = {}
         self._edges: dict[tuple[Any, ...], datetime | None] = {}
+        self._has: dict[tuple[str, str], bool | None] = {}
         self._compared = 0
 
     @cached_property
@@ -160,10 +161,28 @@ class KnownValues:
         found = len(text) >= TELLING and re.search(re.escape(text), self.reasons, re.IGNORECASE)
         return found[0] if found else ""
 
-    def has(self, column: str, *values: Any) -> bool:
-        """Return whether a call has one of these values."""
-        rows = CallEntry._default_manager.filter(PARTIAL.get(column, Q()), **{f"{column}__in": values})
-        return rows.exists()
+    def has(self, column: str, value: str) -> bool:
+        """Return whether a call has this value."""
+        self.learn((column, value))
+        return bool(self._has[column, value])
+
+    def learn(self, *pairs: tuple[str, str]) -> None:
+        """Ask the log once whether calls have these values of columns."""
+        rows = CallEntry._default_manager.order_by()
+        asked = {
+            (column, value): Exists(rows.filter(PARTIAL.get(column, Q()), **{column: value}))
+            for column, value in pairs
+            if (column, value) not in self._has
+        }
+        self._ask(self._has, asked)
+
+    def _ask(self, answers: dict[Any, Any], asked: dict[Any, Any]) -> None:
+        """Add the answers to what is asked, all by one query."""
+        if asked:
+            named = {f"answer_{number}": each for number, each in enumerate(asked.values())}
+            # Any call will do: its row has the answers.
+            found = CallEntry._default_manager.order_by("pk").annotate(**named).values_list(*named).first()
+            answers.update(zip(asked, found or [None] * len(asked), strict=True))
 
     def spelling(self, name: str, value: str) -> str:
         """Return a value as the newest calls spell it, "" if they have none."""
@@ -224,11 +243,7 @@ class KnownValues:
             if (key, column, value) not in self._edges:
                 times = rows.filter(PARTIAL.get(column, Q()), **{column: value}).values("time")
                 asked[key, column, value] = Subquery(times[LOOKED_THROUGH : LOOKED_THROUGH + 1])
-        if asked:
-            named = {f"edge_{number}": each for number, each in enumerate(asked.values())}
-            # Any call will do: its row has the times.
-            found = CallEntry._default_manager.order_by().annotate(**named).values_list(*named).first()
-            self._edges.update(zip(asked, found or [None] * len(asked), strict=True))
+        self._ask(self._edges, asked)
         return [self._edges[key, column, value] for column, value in pairs]
 
     def look(self, name: str, value: str) -> Look:
@@ -253,8 +268,10 @@ class KnownValues:
     def _exact(self, name: str, value: str) -> Look:
         if name == "client" and self.has("client_id", value):
             return "client_id", [value]
-        if name == "user" and (keys := self._keys_of(value) or [value] * self.has("user", value)):
+        if name == "user" and (keys := self._keys_of(value)):
             return name, keys
+        if name == "user" and value not in self.counts[name] and self.has("user", value):
+            return name, [value]
         return COLUMNS[name], [value == "yes" if name == "writes" else value]
 
     def _keys_of(self, *names: str) -> list[str]:
@@ -384,13 +401,17 @@ class Reader:
         """Return the term that a word alone stands for: one that has it exactly, or else names that contain it."""
         digits = word.lower().replace("-", "")
         if HEX.fullmatch(digits):
-            for name, value in (("id", digits), ("session", digits), ("row", word.lower())):
+            ids = {"id": digits, "session": digits, "row": word.lower()}
+            self.known.learn(*[(COLUMNS[name], value) for name, value in ids.items()])
+            for name, value in ids.items():
                 if self.known.has(COLUMNS[name], value):
                     return Term(name, value)
             return Term("error" if len(digits) == 12 else "trace", digits)
         for name in NAMING:
             if value := self.known.spelling(name, word):
                 return Term(name, value)
+        columns = ("session", "row_key", "tool", "model", "client_id", "client_name", "user")
+        self.known.learn(*[(column, word) for column in columns])
         for name in ("session", "row"):
             if self.known.has(COLUMNS[name], word):
                 return Term(name, word)

@@ -84,9 +84,10 @@ def test_calls_are_found_by_ids_and_by_the_name_of_a_user(browser: Client) -> No
     assert set(listed(browser, q="")) == {"one", "other"}
 
 
-@pytest.mark.parametrize(
-    "query", ["", "tool:tool_1", "failed", "failed client:c1 last 1h", "slow:1", "nonsense", "tool_", "user1 timed out"]
-)
+QUERIES = ["", "tool:tool_1", "failed", "failed client:c1 last 1h", "slow:1", "nonsense", "tool_", "user1 timed out"]
+
+
+@pytest.mark.parametrize("query", QUERIES)
 def test_the_list_takes_as_many_queries_for_many_calls_as_for_one(
     browser: Client, query: str, django_assert_max_num_queries: DjangoAssertNumQueries
 ) -> None:
