@@ -325,7 +325,9 @@ def test_the_receiver_of_alerts_passes_on_what_failed(capsys: pytest.CaptureFixt
 @pytest.mark.django_db
 def test_the_console_reads_the_queries_that_its_page_shows() -> None:
     from mcp_django.console.call_query import CallQuery
+    from mcp_django.models import Change
 
+    Change.objects.create(pk=1234, state="done", time=timezone.now(), call="ab12")
     rows = re.findall(r"^\| (.+) \| (.+) \|$", section(DOCS / "console.md", "The query"), re.MULTILINE)
     queries = [text for row in rows for cell in row for text in re.findall(r"`([^`]+)`", cell)]
     assert len(queries) > 25

@@ -170,7 +170,7 @@ def test_the_number_of_queries_does_not_grow_with_the_causes(admin: Client) -> N
     for number in range(8):
         fail(f"Cause {chr(97 + number)}.", client_name=f"client {number}")
     # What a page of calls knows, the totals, the first failures, all these calls, and who met them.
-    assert queries() == one == 5
+    assert queries() == one == 4
 
 
 def test_only_those_who_may_view_calls_open_it(browser_of: Any) -> None:
