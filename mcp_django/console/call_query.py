@@ -280,11 +280,16 @@ class KnownValues:
         return [str(key) for key in users.values_list("pk", flat=True)]
 
 
+def history_entries(keys: Iterable[Any]) -> QuerySet[LogEntry]:
+    """Return the entries of the admin's history with these keys."""
+    return LogEntry.objects.filter(pk__in=keys)
+
+
 def calls_of(number: int) -> list[str]:
     """Return the ids of the calls that wrote the change, or the entry of the admin's history, with this number."""
     changes = Change.objects.using(router.db_for_write(Change)).filter(pk=number).values_list("call", flat=True)
-    entries = LogEntry.objects.filter(pk=number).values_list("change_message", flat=True)
-    return list(filter(None, [*changes, *map(call_of, entries)]))
+    messages = history_entries([number]).values_list("change_message", flat=True)
+    return list(filter(None, [*changes, *map(call_of, messages)]))
 
 
 class Reader:

@@ -26,7 +26,7 @@ from ..exposures.querysets import leaves_out_nothing
 from ..models import CallEntry
 from ..templatetags.mcp_console import Outcome
 from .call_log_admin import BODIES
-from .call_query import CallQuery
+from .call_query import CallQuery, history_entries
 from .client_time_page import link_to
 from .console_pages import Home, Page
 from .undo_page import changes_of
@@ -211,7 +211,7 @@ def admin_url(home: Home, request: HttpRequest, model: type[Model] | None, page:
 def written(home: Home, request: HttpRequest, calls: Sequence[CallEntry]) -> Iterator[dict[str, Any]]:
     """Yield the entries of the admin's history that the calls wrote; hidden rows are shown without a name."""
     keys = [key for call in calls for key in call.history if str(key).isdecimal()][:AROUND]
-    for entry in LogEntry.objects.filter(pk__in=keys).select_related("content_type").order_by("pk"):
+    for entry in history_entries(keys).select_related("content_type").order_by("pk"):
         model = entry.content_type.model_class() if entry.content_type else None
         url = admin_url(home, request, model, "history", entry.object_id)
         if url and not _is_hidden(home, request, model, entry):
