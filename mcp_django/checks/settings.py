@@ -37,6 +37,7 @@ from .oauth import CHECKS as OAUTH_CHECKS
 from .oauth import DEPLOYMENT_CHECKS as OAUTH_DEPLOYMENT_CHECKS
 from .oauth import is_open_http
 from .storages import CHECKS as STORAGE_CHECKS
+from .storages import DEPLOYMENT_CHECKS as STORAGE_DEPLOYMENT_CHECKS
 from .tasks import CHECKS as TASK_CHECKS
 from .viewsets import DEPLOYMENT_CHECKS as VIEWSET_DEPLOYMENT_CHECKS
 
@@ -402,7 +403,7 @@ def check_missing_attributes() -> Iterator[CheckMessage]:
 CHECKS += [*FIRST_CHECKS, *map(after_declarations, (*DECLARATION_CHECKS, *APPROVAL_CHECKS, *OAUTH_CHECKS))]
 CHECKS += [*STORAGE_CHECKS, *map(after_declarations, TASK_CHECKS)]
 DEPLOYMENT_CHECKS += [*DECLARATION_DEPLOYMENT_CHECKS, *map(after_declarations, VIEWSET_DEPLOYMENT_CHECKS)]
-DEPLOYMENT_CHECKS += OAUTH_DEPLOYMENT_CHECKS
+DEPLOYMENT_CHECKS += [*STORAGE_DEPLOYMENT_CHECKS, *OAUTH_DEPLOYMENT_CHECKS]
 
 
 def run_checks(*, deployment: bool = False, **kwargs: Any) -> list[CheckMessage]:

@@ -6,11 +6,13 @@ from typing import Any, Final
 
 from django.conf import settings as django_settings
 from django.core.checks import CheckMessage
-from django.core.files.storage import FileSystemStorage, storages
+from django.core.files.storage import FileSystemStorage, InMemoryStorage, storages
 
 from .check_rules import Check, check, problem
 
 CHECKS: Final[list[Check]] = []
+# Checks of `check --deploy`.
+DEPLOYMENT_CHECKS: Final[list[Check]] = []
 # The ids of their faults, by the names of private storages.
 PRIVATE: Final = {"mcp_uploads": "E029", "mcp_exports": "E177"}
 REMEDY: Final = "Give it a location of its own, which no web server serves."
@@ -22,12 +24,20 @@ def check_private_storages() -> Iterator[CheckMessage]:
         storage: Any = storages[alias] if alias in storages.backends else None
         if not isinstance(storage, FileSystemStorage):
             continue
-        place = os.path.realpath(storage.location)
+        places = [os.path.realpath(os.path.join(storage.location, folder)) for folder in ("", alias)]
         for what, root in _served():
-            if _is_within(place, os.path.realpath(root)):
+            if any(_is_within(place, os.path.realpath(root)) for place in places):
                 text = f'STORAGES["{alias}"] lies within {what}, whose files may be served to anyone.'
                 yield problem(number, text, REMEDY)
                 break
+
+
+@check(DEPLOYMENT_CHECKS)
+def check_shared_storages() -> Iterator[CheckMessage]:
+    for alias in PRIVATE:
+        if alias in storages.backends and isinstance(storages[alias], InMemoryStorage):
+            text = f'STORAGES["{alias}"] is in the memory of each process: other workers do not find its files.'
+            yield problem("W178", text, "Name a storage that all workers share.")
 
 
 def _served() -> Iterator[tuple[str, str]]:

@@ -53,8 +53,9 @@ class CallRecord:
     JSON) are other parts of ``duration``, None if not measured. ``kind`` is "person", "service", or "stdio" for a
     caller on this machine without a token. ``target`` is the called tool or prompt, "" until the site is known to have
     it. ``keys`` are those of the rows that it reads or writes one by one, each with the label of its model. ``token``
-    identifies the token without revealing it. ``size`` is that of the answer in bytes. ``writes`` says
-    that the tool may change something, ``is_keyed`` that the client can repeat the call by its idempotency key.
+    identifies the token without revealing it. ``size`` is that of the answer in bytes, ``filed`` the bytes of
+    files that the call has kept for its user. ``writes`` says that the tool may change something, ``is_keyed`` that the
+    client can repeat the call by its idempotency key.
     ``outcome`` is "ok", "tool_error", "asked", "tried", "task", "cancelled", "error:<code>" or
     "refused:<why>", "" while the call runs; ``detail`` is the reason of a refusal or failure, ``cause`` the checksum
     that equal failures have in common, and ``release`` the version of the server then, "" for calls that did not fail.
@@ -92,6 +93,7 @@ class CallRecord:
     rows_read: int = 0
     rows_changed: int = 0
     size: int = 0
+    filed: int = 0
     queries: int = 0
     query_time: float = 0.0
     waiting: float | None = None

@@ -55,6 +55,7 @@ class ExportRun:
             self._write(file, total)
             written = file.finish()
             self._check_bytes(written.seek(0, 2))
+            Budgets(self.request).check_running()
             if self.request.mcp.cancelled:
                 raise Cancelled
             kept.finish(written, self.rows)
@@ -70,9 +71,9 @@ class ExportRun:
 
     def _write(self, file: FileFormat, total: int | None) -> None:
         budgets = Budgets(self.request)
-        budgets.check_rows()
+        budgets.check_running()
         for rows in self.question.pages():
-            budgets.check_rows()
+            budgets.check_running()
             self._count(rows)
             self._check_bytes(file.write(rows))
             self.request.mcp.progress(self.rows, total, f"{self.rows} rows")
@@ -86,5 +87,6 @@ class ExportRun:
         self.first_rows += [list(row) for row in rows[: max(0, missing)]]
 
     def _check_bytes(self, size: int) -> None:
+        self.request.mcp.record.filed = size
         if size > KeptExport.MAX_BYTES:
             raise ToolError(TOO_LARGE.format(KeptExport.MAX_BYTES // 1024**2))

@@ -3,6 +3,7 @@
 import csv
 import re
 from collections.abc import Sequence
+from datetime import timedelta
 from io import TextIOWrapper
 from itertools import chain
 from tempfile import TemporaryFile
@@ -14,11 +15,20 @@ from .questions import FileColumn
 
 Rows = Sequence[Sequence[Any]]
 
-# Texts that a spreadsheet runs: they begin with one of these characters, in their usual or full-width form, after
-# whatever a spreadsheet overlooks. Where it splits lines at semicolons or tabs, a text begins after each of them.
-FORMULA: Final = re.compile("((?:^|[;\t\r\n])[\\s\u200b\ufeff]*)(?=[=+\\-@\uff1d\uff0b\uff0d\uff20])|^(?=[\t\r\n])")
+# A spreadsheet runs a text that begins with one of these signs, in their usual, full-width or small form.
+SIGNS: Final = "=+\\-@\uff1d\uff0b\uff0d\uff20\ufe66\ufe62\ufe63\ufe6b"
+# Before a sign it overlooks spaces, and characters that nobody sees.
+UNSEEN: Final = "\\s\0-\x1f\x7f-\xa0\xad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff"
+# Where it splits lines at semicolons or tabs, a text begins after each of them. Quotes there are not those of the file.
+SEPARATORS: Final = frozenset(";\t\r\n")
+# A text that begins with one of these has a guard in any case.
+BLANKS: Final = frozenset("\t\r\n")
+QUOTES: Final = frozenset("\"'")
+# A sign after all that can stand before it. A long run is read once, not again from each of its characters.
+BEFORE: Final = f"[;\"'{UNSEEN}]"
+FORMULA: Final = re.compile(f"(^{BEFORE}*+|(?<!{BEFORE}){BEFORE}++)([{SIGNS}])")
 NUMBER: Final = re.compile(r"[+-]?\d+(?:[.,]\d+)?(?:[eE][+-]?\d+)?")
-GUARD: Final = r"\1'"
+GUARD: Final = "'"
 JOINED_BY: Final = "; "
 PAIR: Final = 2
 
@@ -47,6 +57,10 @@ class FileFormat:
     def close(self) -> None:
         """Leave nothing of the file; it may be finished or not."""
         raise NotImplementedError
+
+    @classmethod
+    def clear_left(cls, age: timedelta) -> None:
+        """Delete what killed workers have left of files on this machine, if it is older than ``age``."""
 
 
 class JSONLinesFile(FileFormat):
@@ -149,7 +163,7 @@ def guarded(values: Sequence[Any]) -> Sequence[Any]:
     and texts that are numbers."""
     texts = [value for value in values if type(value) is str]
     # One look at all of them: few columns have such a text.
-    if not texts or FORMULA.search("\n".join(chain(("",), texts))) is None:
+    if FORMULA.search("\n".join(chain(("",), texts))) is None and not any(text[:1] in BLANKS for text in texts):
         return values
     return [safe(value) if type(value) is str else value for value in values]
 
@@ -158,4 +172,14 @@ def safe(text: str) -> str:
     """Return a text that no spreadsheet runs."""
     if NUMBER.fullmatch(text):
         return text
-    return FORMULA.sub(GUARD, text)
+    if text[:1] in BLANKS and FORMULA.match(text) is None:
+        return GUARD + text
+    return FORMULA.sub(_with_guard, text)
+
+
+def _with_guard(found: re.Match[str]) -> str:
+    before, sign = found.groups()
+    begins = found.start() == 0 and QUOTES.isdisjoint(before)
+    if begins or not SEPARATORS.isdisjoint(before):
+        return f"{before}{GUARD}{sign}"
+    return found[0]

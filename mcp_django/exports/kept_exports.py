@@ -5,9 +5,10 @@ caller's goes into it. Nobody ever gets the storage's own URL, because that woul
 """
 
 import logging
+import re
 import secrets
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import IO, Any, ClassVar, Final
 
@@ -46,6 +47,8 @@ READ: Final = "Read the uri as a resource."
 # Digits of an id: 128 random bits.
 DIGITS: Final = 32
 DELETED_AT_ONCE: Final = 100
+# The names of files in the storage, also as a storage has changed them.
+STORED: Final = re.compile(r"(look-)?[0-9a-f]{32}(_\w+)?(\.\w+)?")
 
 
 class KeptExport:
@@ -103,7 +106,8 @@ class KeptExport:
         """Return a new export of the caller, whose file is not there yet; the oldest of too many are deleted.
 
         ``model`` is the model's label, and ``question`` are the arguments, a value for JSON. For the ``result`` of
-        another tool, they are the ``tool``, the ``action`` that it has run, and whether it is ``read_only``.
+        another tool, they are the ``tool``, the one that was ``called`` in its place, the ``action`` that it has run,
+        and whether it is ``read_only``.
         """
         mcp = request.mcp
         now = timezone.now()
@@ -245,9 +249,10 @@ class KeptExport:
         if mcp.off is None:
             mcp.off = board.current()
         if mcp.off is not None:
-            switched = mcp.off.call(made["tool"], self.row.model, made["action"], read_only=made["read_only"])
-            if switched is not None:
-                raise switched.refusal()
+            for tool in {made["tool"], made.get("called", made["tool"])}:
+                switched = mcp.off.call(tool, self.row.model, made["action"], read_only=made["read_only"])
+                if switched is not None:
+                    raise switched.refusal()
         if mcp.site.get_tool(request, made["tool"]) is None:
             raise NotFound
         if result is None:
@@ -309,7 +314,8 @@ class KeptExport:
     def purge(cls, *, every: bool = False) -> int:
         """Delete the exports that have expired, also those that no worker has finished, or every one; return how many.
 
-        A worker that is writing one then finds that it is gone, and leaves no file.
+        A worker that is writing one then finds that it is gone, and leaves no file. Files without a row, which a killed
+        worker has left, are deleted too.
         """
         last = ""
         deleted = 0
@@ -317,7 +323,32 @@ class KeptExport:
         while batch := list(found.order_by("pk").filter(pk__gt=last)[:DELETED_AT_ONCE]):
             last = batch[-1].pk
             deleted += sum(cls(row).delete() for row in batch)
+        for kind in known_formats().values():
+            kind.clear_left(KEPT_FOR)
+        try:
+            cls._delete_unknown(timezone.now() if every else timezone.now() - 2 * KEPT_FOR)
+        except Exception as error:
+            logger.warning("The files without an export could not be looked for: %s", error)
         return deleted
+
+    @classmethod
+    def _delete_unknown(cls, before: datetime) -> None:
+        """Delete the files of the storage that no row knows and that were written before a time: until then, the row
+        may be in a transaction that has not ended."""
+        storage = cls.storage()
+        if storage is None:
+            return
+        try:
+            names = [f"{FOLDER}/{name}" for name in storage.listdir(FOLDER)[1] if STORED.fullmatch(name)]
+        except (FileNotFoundError, NotImplementedError):
+            # There is none, or the storage cannot list its files.
+            return
+        for start in range(0, len(names), DELETED_AT_ONCE):
+            some = names[start : start + DELETED_AT_ONCE]
+            known = set(cls.rows().filter(stored__in=some).values_list("stored", flat=True))
+            for name in some:
+                if name not in known and storage.get_modified_time(name) < before:
+                    storage.delete(name)
 
 
 def _seal(export_id: str) -> StoredSeal:

@@ -24,6 +24,7 @@ from ..context.request import MCPRequest
 from ..exceptions import NotPermitted, ToolError
 from ..orm.access import ModelAccess, access_of
 from ..orm.aggregates.aggregation import Aggregation
+from ..orm.aggregates.asked_measures import AskedMeasure
 from ..orm.cells import Page
 from ..orm.columns import Column, GenericColumn, ReverseColumn
 from ..orm.conditions import Applied, Condition, Filter
@@ -63,6 +64,8 @@ ONLY_OF_GROUPS: Final = ("having", "top", "per", "fill")
 # What is kept with the arguments, and the beginning of a date or time in the parameters of a query.
 SCOPE: Final = "scope"
 MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\d\b")
+# A path in the field of a measure, which may be an expression.
+NAME: Final = re.compile(r"[^\W\d][\w.]*")
 OTHER_ROWS: Final = "The rows of {} that the user may see are others now. Make the export again."
 NOT_EXPORTED: Final = "Records of {} may not be exported. query_records and aggregate_records show them."
 
@@ -329,6 +332,10 @@ class GroupsQuestion(Question):
         aggregation = Aggregation.read(model, given, most=MAX_GROUPS)
         for group in aggregation.groups:
             _check_exported(group.title, Path.read(model, group.target.name).end)
+        for asked in map(AskedMeasure.read, given.get("aggregates") or ()):
+            for text in (asked.field, asked.order):
+                for end in _ends(model, text if isinstance(text, str) else ""):
+                    _check_exported(text, end)
         return cls(aggregation, given)
 
     def total(self) -> int | None:
@@ -353,6 +360,21 @@ def _check_exported(name: str, model: ModelAccess) -> None:
     """Raise ``NotPermitted`` if the records may not be exported that a column of this name is of."""
     if not model.may("export"):
         raise NotPermitted(f"{name}: {NOT_EXPORTED.format(model.exposure.label)}")
+
+
+def _ends(model: ModelAccess, text: str) -> Iterator[ModelAccess]:
+    """Yield the models whose columns, or number of rows, a measure of this field is of, besides ``model`` itself."""
+    for path in NAME.findall(text):
+        names = path.replace(".", "__").split("__")
+        end = model
+        for place, name in enumerate(names, 1):
+            link = end.link(name)
+            # A foreign key at the end is a column of its own model.
+            if link is None or (place == len(names) and not link.to_many):
+                break
+            end = link.related
+        if end is not model:
+            yield end
 
 
 def _next_size(size: int, rows: Sequence[Any]) -> int:

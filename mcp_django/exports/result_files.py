@@ -40,11 +40,13 @@ def as_file(
     if result.structured is not None:
         parts.insert(0, orjson.dumps(result.structured, default=str, option=OPTIONS).decode())
     whole = "\n\n".join(parts)
-    made = {"tool": tool, "action": action, "read_only": read_only}
+    # The tool that was called can be one that runs others.
+    made = {"tool": tool, "called": request.mcp.record.tool or tool, "action": action, "read_only": read_only}
     about = {"model": request.mcp.record.model, "format": kind, "extension": kind}
     kept = KeptExport.new(request, **about, question={}, result=made)
     try:
-        kept.finish(BytesIO(whole.encode(errors="replace")), 0)
+        content = whole.encode(errors="replace")
+        kept.finish(BytesIO(content), 0)
     except DatabaseUnavailable:
         kept.delete_file()
         raise
@@ -52,6 +54,7 @@ def as_file(
         logger.warning("The result of %s could not be kept as a file: %s", tool, error)
         kept.delete()
         return None
+    request.mcp.record.filed = len(content)
     request.mcp.record.left.append(kept.delete_file)
     logger.info("%s gets a result of %s as a file: %d characters", kept.row.username, tool, len(whole))
 

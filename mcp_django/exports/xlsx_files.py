@@ -1,9 +1,13 @@
 """Files for spreadsheets (XLSX), written row after row, so that only one is in memory."""
 
+import contextlib
 import re
+import shutil
+import time
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from typing import IO, Any, ClassVar, Final
 
 import xlsxwriter
@@ -15,6 +19,9 @@ from .questions import FileColumn
 MAX_DIGITS: Final = 15
 MAX_TEXT: Final = 32_767
 CUT: Final = "…"
+# What the names of the folders begin with in which files are written, and how long one may be written to.
+PREFIX: Final = "mcp_export_"
+LEFT_FOR: Final = timedelta(days=1)
 # Characters that XML cannot hold.
 FORBIDDEN: Final = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 DECIMAL: Final = re.compile(r"-?\d+(?:\.\d+)?")
@@ -36,7 +43,8 @@ class XLSXFile(FileFormat):
 
     def __init__(self, columns: Sequence[FileColumn]) -> None:
         super().__init__(columns)
-        self.directory = TemporaryDirectory()
+        self.clear_left(LEFT_FOR)
+        self.directory = TemporaryDirectory(prefix=PREFIX)
         self.path = Path(self.directory.name) / "export.xlsx"
         self.book = xlsxwriter.Workbook(str(self.path), {**OPTIONS, "tmpdir": self.directory.name})
         self.sheet = self.book.add_worksheet()
@@ -64,7 +72,7 @@ class XLSXFile(FileFormat):
                 continue
             text = FORBIDDEN.sub("", str(value))
             self.written += len(text)
-            self.sheet.write_string(number, place, text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + CUT)
+            self.sheet.write_string(number, place, _short(text))
         self.next += 1
         self.written += 30 * len(row)
 
@@ -81,6 +89,25 @@ class XLSXFile(FileFormat):
             self.book.fileclosed = True
             self.sheet.row_data_fh.close()
         self.directory.cleanup()
+
+    @classmethod
+    def clear_left(cls, age: timedelta) -> None:
+        # Unlike a temporary file without a name, a folder outlives a worker that is killed.
+        before = time.time() - age.total_seconds()
+        for folder in Path(gettempdir()).glob(f"{PREFIX}*"):
+            with contextlib.suppress(OSError):
+                if folder.is_dir() and max(path.stat().st_mtime for path in (folder, *folder.iterdir())) < before:
+                    shutil.rmtree(folder)
+
+
+def _short(text: str) -> str:
+    """Return a text as far as a cell holds it. A spreadsheet counts a character beyond U+FFFF as two."""
+    if 2 * len(text) <= MAX_TEXT:
+        return text
+    units = text.encode("utf-16-le")
+    if len(units) <= 2 * MAX_TEXT:
+        return text
+    return units[: 2 * (MAX_TEXT - 1)].decode("utf-16-le", "ignore") + CUT
 
 
 def _number(value: Any, *, is_decimal: bool) -> float | int | None:

@@ -110,16 +110,18 @@ class Budgets:
             if "calls" in budget.limits and counts.add(budget.counter("calls"), 1) > budget.limits["calls"]:
                 raise _refusal(budget, "calls", budgets)
 
-    def check_rows(self) -> None:
-        """Raise ``CallRefused`` once the rows that the running call has read are more than the caller's budget has
-        left: for calls that read without an end in sight."""
+    def check_running(self) -> None:
+        """Raise ``CallRefused`` once the rows that the running call has read, or the bytes that it has filed, are more
+        than the caller's budget has left: for calls that read without an end in sight."""
         record = self.request.mcp.record
+        used = {"rows_read": record.rows_read, "bytes": record.filed}
         budgets = budgets_of(self.request) if is_counted(record) else []
-        limited = [budget for budget in budgets if "rows_read" in budget.limits]
+        limited = [budget for budget in budgets if not budget.limits.keys().isdisjoint(used)]
         rest = _left(limited)
         for budget in limited:
-            if record.rows_read > rest[budget.kind]["rows_read"]:
-                raise _refusal(budget, "rows_read", budgets)
+            for quantity, amount in used.items():
+                if quantity in budget.limits and amount > rest[budget.kind][quantity]:
+                    raise _refusal(budget, quantity, budgets)
 
     def check_writes(self) -> None:
         """Raise ``CallRefused`` if the caller's budget of written rows is used up."""
@@ -130,7 +132,8 @@ class Budgets:
         record = self.request.mcp.record
         if not is_counted(record):
             return
-        spent = {"rows_read": record.rows_read, "rows_written": record.rows_changed, "bytes": record.size}
+        spent = {"rows_read": record.rows_read, "rows_written": record.rows_changed}
+        spent["bytes"] = record.size + record.filed
         for budget in budgets_of(self.request):
             for quantity, amount in spent.items():
                 if amount and quantity in budget.limits:

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from typing import Any
 
 import pytest
@@ -48,12 +49,19 @@ def table(*rows: Any, columns: Any = (PLAIN,)) -> list[list[str]]:
         "\N{FULLWIDTH PLUS SIGN}1",
         "\N{FULLWIDTH HYPHEN-MINUS}1",
         "\N{FULLWIDTH COMMERCIAL AT}SUM(A1)",
+        "\N{SMALL EQUALS SIGN}1+1",
+        "\N{SMALL COMMERCIAL AT}SUM(A1)",
+        "\0=1+1",
+        "\x1a\x7f=1+1",
+        "\N{RIGHT-TO-LEFT OVERRIDE}=1+1",
+        "\N{RIGHT-TO-LEFT MARK}\N{SOFT HYPHEN}=1+1",
+        "\N{WORD JOINER}\N{NO-BREAK SPACE}@SUM(A1)",
         "\tharmless",
     ],
 )
 def test_a_text_that_a_spreadsheet_runs_is_guarded(text: str) -> None:
     ((_,), (cell,)) = table([text])
-    assert cell.lstrip("\ufeff \t\r\n").startswith("'")
+    assert re.match(r"[^\w=@+-]*?'", cell)
     assert cell.replace("'", "", 1) == text
 
 
@@ -61,6 +69,21 @@ def test_a_text_is_guarded_where_a_spreadsheet_splits_lines_at_another_character
     assert safe('x;=cmd|" /C calc"!A0') == 'x;\'=cmd|" /C calc"!A0'
     assert safe("x\t@SUM(A1)") == "x\t'@SUM(A1)"
     assert safe("x\n=1") == "x\n'=1"
+    # Where a line is split at semicolons, the quotes around a cell of this file are no quotes.
+    assert safe('x;"=1+1') == "x;\"'=1+1"
+    assert safe("x; \u200b'@SUM(A1)") == "x; \u200b''@SUM(A1)"
+
+
+def test_quotes_before_a_sign_at_the_beginning_are_part_of_the_text() -> None:
+    assert table(['"=1+1"'], ["'=1+1"]) == [["note"], ['"=1+1"'], ["'=1+1"]]
+
+
+@pytest.mark.parametrize("char", ["\n", "\t", ";", " ", "\u200b", "; ", '"', "\r\n"])
+def test_a_long_run_of_blanks_is_read_once(char: str) -> None:
+    for text in (f"a{char * 300_000}x", char * 300_000):
+        # Read again from each of its characters, it would take hours.
+        assert len(safe(text)) - len(text) in (0, 1)
+    assert safe(f"a;{char * 300_000}=1").endswith("'=1")
 
 
 @pytest.mark.parametrize(

@@ -214,10 +214,14 @@ def test_what_may_not_be_exported_is_refused_by_any_way(monkeypatch: Any) -> Non
         ("testapp.author", {"aggregates": ["count"]}),
         ("testapp.book", {"fields": ["title", "author.name"]}),
         ("testapp.book", {"group_by": ["author.name"]}),
+        ("testapp.book", {"group_by": ["pk"], "aggregates": ["max:author.name"]}),
+        ("testapp.book", {"aggregates": [{"function": "last", "field": "title", "order": "author.born"}]}),
+        ("testapp.book", {"aggregates": [{"function": "first", "field": "author__name", "order": "price"}]}),
     ):
         with pytest.raises(NotPermitted, match="may not be exported"):
             asked(request, label, **arguments)
     asked(request, "testapp.book", fields=["title", "author"])
+    asked(request, "testapp.book", aggregates=["count:author", "sum:price", "max:pages"])
 
 
 def test_a_value_of_a_list_is_refused_where_its_rows_may_not_be_exported(monkeypatch: Any) -> None:
@@ -229,3 +233,6 @@ def test_a_value_of_a_list_is_refused_where_its_rows_may_not_be_exported(monkeyp
     monkeypatch.setattr(site.exposures[Book], "has_export_permission", lambda request: False)
     with pytest.raises(NotPermitted, match=r"testapp\.book may not be exported"):
         asked(request_of(make_superuser("other"), site), "testapp.author", fields=fields)
+    for measure in ("sum:books.pages", "count:books", "max:books__price"):
+        with pytest.raises(NotPermitted, match=r"testapp\.book may not be exported"):
+            asked(request_of(make_superuser(measure), site), "testapp.author", aggregates=[measure])

@@ -3,7 +3,9 @@
 import io
 import os
 import tempfile
+import time
 import zipfile
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -68,6 +70,36 @@ def test_a_text_that_is_too_long_for_a_cell_is_cut() -> None:
     (cell,) = cells("x" * (MAX_TEXT + 1))
     assert len(cell) == MAX_TEXT
     assert cell.endswith("…")
+
+
+def test_a_cell_is_measured_as_a_spreadsheet_does() -> None:
+    # These have two units each: a spreadsheet calls a file with more of them damaged.
+    (whole, cut, odd) = cells("\U0001f600" * (MAX_TEXT // 2), "\U0001f600" * MAX_TEXT, "a" + "\U0001f600" * MAX_TEXT)
+    assert whole == "\U0001f600" * (MAX_TEXT // 2)
+    for cell in (cut, odd):
+        assert MAX_TEXT - 1 <= len(cell.encode("utf-16-le")) // 2 <= MAX_TEXT
+        assert cell.endswith("\U0001f600…")
+
+
+def test_what_a_killed_worker_has_left_is_deleted_after_a_day(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", os.fspath(tmp_path))
+    killed = XLSXFile([FileColumn("x")])
+    running = XLSXFile([FileColumn("x")])
+    (tmp_path / "of others").mkdir()
+    (tmp_path / "mcp_export_link").symlink_to(tmp_path / "of others")
+    old = time.time() - 2 * 24 * 3600
+    for path in (tmp_path / "of others", Path(killed.directory.name), *Path(killed.directory.name).iterdir()):
+        os.utime(path, (old, old))
+    # The folder itself is as old, but somebody still writes to it.
+    os.utime(running.directory.name, (old, old))
+    try:
+        XLSXFile.clear_left(timedelta(days=1))
+        assert not Path(killed.directory.name).exists()
+        assert Path(running.directory.name).exists()
+        assert (tmp_path / "of others").exists()
+    finally:
+        killed.close()
+        running.close()
 
 
 def test_nothing_is_left_of_a_file_that_was_not_finished(tmp_path: Path, monkeypatch: Any) -> None:
