@@ -59,9 +59,10 @@ class ExportRun:
             if self.request.mcp.cancelled:
                 raise Cancelled
             kept.finish(written, self.rows)
-        except NotFound:
-            raise ToolError(GONE) from None
-        except BaseException:
+        except BaseException as error:
+            self.request.mcp.record.filed = 0
+            if isinstance(error, NotFound):
+                raise ToolError(GONE) from None
             kept.delete()
             raise
         finally:

@@ -179,6 +179,25 @@ def test_an_action_ends_with_a_file_that_needs_the_right_to_run_it(storage: Any)
         KeptExport.of_uri(request_of(user, site, **asking), uri)
 
 
+@pytest.mark.parametrize("called", ["run_action", "tell_testapp_tag"])
+def test_G_a_file_of_an_action_is_switched_off_with_the_tool_that_ran_it(storage: Any, called: str) -> None:
+    site = MCPSite()
+    site.register(Tag, Told)
+    tag = Tag.objects.create(name="tag")
+    user = make_user("clerk", "testapp.view_tag", "testapp.change_tag")
+    asking = {"resource": "http://testserver/mcp", "scopes": frozenset({"mcp:read", "mcp:write"})}
+    request = request_of(user, site, **asking)
+    request.mcp.record.tool = called
+    own = {"model": "testapp.tag", "action": "tell"} if called == "run_action" else {}
+    tool = site.get_tool(request, called)
+    assert tool is not None
+    uri = result_of(tool, request, pks=[tag.pk], **own).structured["result_file"]["uri"]
+    KeptExport.of_uri(request_of(user, site, **asking), uri)
+    set_switch("tool", called)
+    with pytest.raises(CallRefused):
+        KeptExport.of_uri(request_of(user, site, **asking), uri)
+
+
 # Whose it is
 
 

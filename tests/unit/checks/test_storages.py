@@ -42,6 +42,27 @@ def test_a_link_into_a_served_folder_is_seen(put, tmp_path):
     assert put(default="media", mcp_exports="private") == [EXPORTS]
 
 
+def test_a_folder_of_exports_that_is_a_link_into_a_served_one_is_seen(put, tmp_path):
+    (tmp_path / "media").mkdir()
+    (tmp_path / "private").mkdir()
+    (tmp_path / "private" / "mcp_exports").symlink_to(tmp_path / "media")
+    assert put(default="media", mcp_exports="private") == [EXPORTS]
+
+
+def test_a_storage_that_each_worker_has_for_itself_is_told_before_it_is_deployed(settings, tmp_path):
+    memory = {"BACKEND": "django.core.files.storage.InMemoryStorage"}
+    settings.STORAGES = {**settings.STORAGES, "mcp_exports": memory, "mcp_uploads": memory}
+    found = [message for message in run_checks(deployment=True) if message.id == "mcp_django.W178"]
+    assert sorted(message.msg.partition(" is ")[0] for message in found) == [
+        'STORAGES["mcp_exports"]',
+        'STORAGES["mcp_uploads"]',
+    ]
+    assert "mcp_django.W178" not in {message.id for message in run_checks()}
+    disk = {"BACKEND": DISK, "OPTIONS": {"location": tmp_path}}
+    settings.STORAGES = {**settings.STORAGES, "mcp_exports": disk, "mcp_uploads": disk}
+    assert "mcp_django.W178" not in {message.id for message in run_checks(deployment=True)}
+
+
 def test_a_project_without_media_serves_nothing(put, settings, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     settings.MEDIA_ROOT = ""

@@ -83,6 +83,23 @@ def test_the_end_of_a_budget_ends_the_run(request_: Any, settings: Any, storage:
         Budgets(request_).check()
 
 
+def test_the_bytes_of_a_file_are_taken_from_the_budget(request_: Any, settings: Any, storage: Any) -> None:
+    settings.MCP_DJANGO = {**settings.MCP_DJANGO, "BUDGETS": {"user": {"bytes": 10}}}
+    record = request_.mcp.record
+    record.kind = "person"
+    record.user = str(request_.user.pk)
+    for format in ("csv", "jsonl", "xlsx"):
+        with pytest.raises(CallRefused, match="bytes"):
+            run_of(request_, format).run(None)
+        assert is_empty(storage)
+        assert record.filed == 0
+    settings.MCP_DJANGO = {**settings.MCP_DJANGO, "BUDGETS": {"user": {"bytes": 1_000_000}}}
+    kept = run_of(request_, "xlsx").run(None)
+    assert record.filed == kept.row.size
+    Budgets(request_).spend()
+    assert Budgets(request_).left()["user"]["bytes"] == 1_000_000 - kept.row.size
+
+
 def test_a_run_that_is_cancelled_leaves_nothing(request_: Any, storage: Any, monkeypatch: Any) -> None:
     write = CSVFile.write
 

@@ -7,6 +7,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from django.core.files.base import ContentFile
 from django.core.files.storage import InMemoryStorage, storages
 from django.utils import timezone
 
@@ -96,6 +97,41 @@ def test_what_the_storage_does_not_delete_keeps_its_row_for_a_later_try(root: An
     with monkeypatch.context() as patch:
         patch.setattr(InMemoryStorage, "delete", Mock(side_effect=OSError("read-only")))
         assert KeptExport.purge(every=True) == 0
+    assert KeptExport.purge(every=True) == 1
+
+
+def test_files_that_no_row_knows_are_deleted_once_no_transaction_can_know_them(
+    root: Any, storage: Any, monkeypatch: Any
+) -> None:
+    """A worker was killed before the commit of a row whose file it had stored, or while a storage was looked at."""
+    kept = exported(root)
+    orphans = [f"mcp_exports/{name}" for name in ("0" * 32 + ".csv", "0" * 32 + "_aB3dE5f.csv", "look-" + "0" * 32)]
+    others = ["mcp_exports/of-others.csv", "elsewhere/" + "0" * 32 + ".csv"]
+    for name in (*orphans, *others):
+        assert storage.save(name, ContentFile(b"x")) == name
+    assert KeptExport.purge() == 0
+    assert all(map(storage.exists, orphans))
+    late = timezone.now() + timedelta(days=3)
+    KeptExport.rows().update(expires=late + timedelta(days=1))
+    monkeypatch.setattr(kept_exports.timezone, "now", lambda: late)
+    assert KeptExport.purge() == 0
+    assert not any(map(storage.exists, orphans))
+    assert all(map(storage.exists, (*others, kept.row.stored)))
+
+
+def test_every_file_goes_with_every_export(root: Any, storage: Any) -> None:
+    exported(root)
+    storage.save("mcp_exports/" + "0" * 32 + ".csv", ContentFile(b"x"))
+    assert KeptExport.purge(every=True) == 1
+    assert storage.listdir("mcp_exports")[1] == []
+
+
+@pytest.mark.parametrize("error", [NotImplementedError(), ConnectionError("bucket")])
+def test_a_storage_that_does_not_list_its_files_keeps_no_export_from_being_deleted(
+    root: Any, monkeypatch: Any, error: Exception
+) -> None:
+    exported(root)
+    monkeypatch.setattr(InMemoryStorage, "listdir", Mock(side_effect=error))
     assert KeptExport.purge(every=True) == 1
 
 
