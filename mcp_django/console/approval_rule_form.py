@@ -18,7 +18,7 @@ from ..approvals.conditions import RuleCondition
 from ..approvals.rule_faults import RuleNames, faults_of
 from ..approvals.rules import Rule
 from ..models import ApprovalRule
-from .visibility_page import known_sites
+from .known_sites import known_sites
 
 # Maximum characters of a value in the history.
 MAX_VALUE: Final = 500

@@ -29,8 +29,8 @@ from ..operating.recorded_calls import RecordedCall
 from ..server.kept_calls import KeptCallExecutor
 from .console_pages import Page
 from .conversations_page import admin_url
+from .known_sites import known_sites
 from .undo_page import may_take_back, request_of
-from .visibility_page import known_sites
 
 State = Change.State
 PER_PAGE: Final = 25

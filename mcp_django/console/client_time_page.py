@@ -24,9 +24,9 @@ from ..models import CallEntry
 from ..operating.recorded_calls import RecordedCall
 from ..sites import MCPSite
 from .console_pages import Home, Page
+from .known_sites import known_sites
 from .switches_page import way_back
 from .undo_page import request_of
-from .visibility_page import known_sites
 
 # What the log of calls has as the method.
 METHOD: Final = "console/client_time"

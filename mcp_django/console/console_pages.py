@@ -239,6 +239,7 @@ TASKS: Final = Tasks("tasks", gettext_lazy("Tasks"), "tasks_page.respond", is_lo
 # The pages in the order of their tabs.
 PAGES: Final = (
     Page("overview", gettext_lazy("Overview"), "overview_charts.show", READ, is_local=True),
+    Page("changes", gettext_lazy("Changes"), "changes_page.show", READ, is_local=True),
     Page("failures", gettext_lazy("Failures"), "failures_page.show", READ, is_local=True),
     Page("conversations", gettext_lazy("Conversations"), "conversations_page.show", READ, is_local=True),
     Page("clients", gettext_lazy("Clients"), "clients_page.show", READ),
@@ -258,9 +259,7 @@ CALL: Final = Page("call", gettext_lazy("Call"), "call_page.show", READ, is_loca
 UNDO: Final = Page("undo", gettext_lazy("Take back"), "undo_page.respond", is_local=True)
 
 # The page that takes back what a client wrote in a time: likewise.
-CLIENT_TIME: Final = ClientTimes(
-    "client_time", gettext_lazy("A client's time"), "client_time_page.respond", is_local=True
-)
+CLIENT_TIME: Final = ClientTimes("client_time", gettext_lazy("A client's time"), "client_time_page.respond")
 
 
 class ReadOnlyAdmin(ModelAdmin):  # type: ignore[type-arg]

@@ -47,10 +47,10 @@ from ..tasks.engines import engine
 from .check_results import CheckResult
 from .console_pages import Page
 from .doctor import BUSY, Doctor
+from .known_sites import known_sites
 from .readable_models import try_models
 from .rule_report import check_rules
 from .task_list import LOST, WAITS_VERY_LONG, count_open
-from .visibility_page import known_sites
 
 OURS: Final = "mcp_django."
 # Seconds within which a message has to come back from the channel layer.

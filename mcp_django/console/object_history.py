@@ -20,8 +20,8 @@ from ..emulation.history import call_of
 from ..orm.column_values import pk_text
 from .call_query import CallQuery, Term
 from .console_pages import UNDO, Home
+from .known_sites import known_sites
 from .undo_page import changes_of_calls
-from .visibility_page import known_sites
 
 TEMPLATE: Final = "mcp_django/console/admin_history.html"
 

@@ -19,7 +19,7 @@ from ..models import CallEntry, Switch
 from ..operating.switches import end_switch, known_names, set_switch
 from .call_query import LOOKED_THROUGH, KnownValues
 from .console_pages import Page
-from .visibility_page import known_sites
+from .known_sites import known_sites
 
 CHANGE: Final = "mcp_django.change_switch"
 # Maximum numbers of ended switches that are shown (the latest), of clients with one name (those that called last), and

@@ -19,9 +19,9 @@ from ..operating.recorded_calls import RecordedCall
 from ..sites import site as default_site
 from ..tasks.stored_tasks import StoredTask
 from .console_pages import Page
+from .known_sites import known_sites
 from .task_list import LISTS, NARROWED, SeenTask, TaskList, tasks
 from .undo_page import request_of
-from .visibility_page import known_sites
 
 CHANGE: Final = "mcp_django.change_task"
 # What the log of calls has as the method.

@@ -30,7 +30,8 @@ from ..tools.generic import ToolSet
 from ..tools.model_overview import Overview
 from ..transports.local_client import LocalClient
 from .console_pages import Page
-from .visibility_page import SiteForm, known_sites, with_defaults
+from .known_sites import known_sites
+from .visibility_page import SiteForm, with_defaults
 from .visibility_report import ask, request_of, tokens
 
 MAX_HELP: Final = 600

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from django.contrib import messages
 from django.db import router
+from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponseBase
 from django.shortcuts import redirect
 from django.urls import reverse
@@ -29,10 +30,9 @@ from ..orm.tool_arguments import Arguments
 from ..scopes import Scope
 from ..signin import SignIn
 from ..sites import MCPSite
-from ..transports.local_client import LocalClient
 from .console_pages import Home, Page, may_undo_others
+from .known_sites import known_sites
 from .switches_page import way_back
-from .visibility_page import known_sites
 
 VIEW: Final = "mcp_django.view_change"
 TOOL: Final = "undo_change"
@@ -58,35 +58,49 @@ def changes_of(home: Home, request: HttpRequest, calls: Iterable[CallEntry]) -> 
 
 
 def changes_of_calls(home: Home, request: HttpRequest, ids: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yield what the calls with these ids changed, the newest first, as far as the user may know: with the address at
-    which a change is taken back, "" if it cannot be, or not by this user."""
-    user: Any = request.user
+    """Yield what the calls with these ids changed, the newest first, as far as the user may know
+    (:func:`told_change`)."""
+    for change in changes_by(ids).only(*SHOWN)[:MOST]:
+        if told := told_change(home, request.user, change):
+            yield told
+
+
+def changes_by(ids: Sequence[str]) -> QuerySet[Change]:
+    """Return the changes that calls with these ids made, the newest first."""
     if not ids:
-        return
+        return Change.objects.none()
     states = (Change.State.DONE.value, Change.State.UNDONE.value)
-    rows = Change.objects.using(router.db_for_write(Change)).filter(call__in=ids, state__in=states)
-    for change in rows.only(*SHOWN).order_by("-pk")[:MOST]:
-        may_undo = may_take_back(user, change)
-        if not (may_undo or user.has_perm(VIEW)):
-            continue
-        why_not = KeptChange(change).why_not_undone
-        is_undone = change.state == Change.State.UNDONE
-        url = ""
-        if may_undo and not why_not:
-            address = reverse(f"{home.admin_site.name}:mcp_django_console_undo")
-            url = f"{address}?change={change.pk}"
-        told = "" if is_undone else why_not
-        yield {
-            "number": change.pk,
-            "summary": plain(change.summary, 160),
-            "url": url,
-            "is_undone": is_undone,
-            "why": told,
-        }
+    rows = Change.objects.using(router.db_for_write(Change)).order_by("-pk")
+    # SQLite uses the index of some rows only for a query that asks for these.
+    return rows.filter(call__in=ids, call__gt="", state__in=states)
+
+
+def told_change(home: Home, user: Any, change: Change) -> dict[str, Any]:
+    """Return what a page tells of a change, nothing if the user may not know of it: with the address at which it is
+    taken back, "" if it cannot be, or not by this user."""
+    may_undo = may_take_back(user, change)
+    if not (may_undo or user.has_perm(VIEW)):
+        return {}
+    why_not = KeptChange(change).why_not_undone
+    is_undone = change.state == Change.State.UNDONE
+    url = ""
+    if may_undo and not why_not:
+        address = reverse(f"{home.admin_site.name}:mcp_django_console_undo")
+        url = f"{address}?change={change.pk}"
+    return {
+        "number": change.pk,
+        "summary": plain(change.summary, 160),
+        "url": url,
+        "is_undone": is_undone,
+        "why": "" if is_undone else why_not,
+    }
 
 
 def request_of(request: HttpRequest, site: MCPSite) -> MCPRequest:
     """Return a request to a site by the user of a page, with their own rights."""
+    # The pages that only list changes work without django-oauth-toolkit, which calls need.
+    from ..transports.local_client import LocalClient
+
     user: Any = request.user
     facts = SignIn(request).facts()
     return LocalClient(site, user, [Scope.WRITE], facts, name=NAME, is_signed_in=True).new_request()

@@ -12,21 +12,14 @@ from oauth2_provider.settings import oauth2_settings
 
 from ..oauth.client_and_token_display import describe
 from ..oauth.stored_tokens import live
-from ..routing import mounted_sites
 from ..scopes import Scope, default_scopes, join
-from ..sites import MCPSite
-from ..sites import site as default_site
 from ..transports.local_client import LocalClient
 from .console_pages import Page
+from .known_sites import known_sites
 from .visibility_report import VisibilityReport
 
 # Maximum number of a user's tokens to choose from, the newest first.
 MAX_ACCESS: Final = 50
-
-
-def known_sites() -> dict[str, MCPSite]:
-    """Return the sites to choose from, by name: those mounted, or else the default site."""
-    return {site.name: site for site in mounted_sites()} or {default_site.name: default_site}
 
 
 def known_scopes() -> list[str]:
