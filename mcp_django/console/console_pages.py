@@ -236,10 +236,11 @@ class Approvals(Page):
 
 APPROVALS: Final = Approvals("approvals", gettext_lazy("Approvals"), "approvals_page.respond", makes_calls=True)
 TASKS: Final = Tasks("tasks", gettext_lazy("Tasks"), "tasks_page.respond", is_local=True)
+CHANGES: Final = Page("changes", gettext_lazy("Changes"), "changes_page.show", READ, is_local=True)
 # The pages in the order of their tabs.
 PAGES: Final = (
     Page("overview", gettext_lazy("Overview"), "overview_charts.show", READ, is_local=True),
-    Page("changes", gettext_lazy("Changes"), "changes_page.show", READ, is_local=True),
+    CHANGES,
     Page("failures", gettext_lazy("Failures"), "failures_page.show", READ, is_local=True),
     Page("conversations", gettext_lazy("Conversations"), "conversations_page.show", READ, is_local=True),
     Page("clients", gettext_lazy("Clients"), "clients_page.show", READ),

@@ -26,7 +26,7 @@ from ..exposures.querysets import leaves_out_nothing
 from ..models import CallEntry
 from ..templatetags.mcp_console import Outcome
 from .call_log_admin import BODIES
-from .call_query import CallQuery, history_entries
+from .call_query import CallQuery, Term, history_entries
 from .client_time_page import link_to
 from .console_pages import Home, Page
 from .undo_page import changes_of
@@ -45,6 +45,8 @@ AHEAD: Final = 2
 # Maximum number of calls before and after a call (and of history entries), and of models that are named.
 AROUND: Final = 100
 NAMED: Final = 12
+# What the calls of a conversation have in common: terms of the query, and the fields of the log.
+TERMS: Final = {"session": "session", "token": "token", "user": "user", "client": "client_id"}
 SUMS: Final = ("rows_read", "rows_changed", "tokens", "duration", "queries")
 LIGHT: Final = ("time", "session", "token", "user", "username", "client_id", "client_name", "outcome", *SUMS)
 
@@ -175,6 +177,15 @@ class Conversation:
         """The totals of all calls, and how many of them had an outcome of which group."""
         groups = Counter(Outcome(call.outcome).group for call in self.calls)
         return {**groups, **{name: sum(getattr(call, name) for call in self.calls) for name in SUMS}}
+
+    @property
+    def query(self) -> CallQuery:
+        """The query of its calls: those of its session, or of its token or caller in its time."""
+        call = self.calls[-1]
+        known = self.key_of(call)
+        terms = [Term(name, known[column]) for name, column in TERMS.items() if known.get(column)]
+        query = CallQuery(tuple(terms), timezone.now())
+        return query if call.session else query.adding(time=(self.calls[0].time, call.time + timedelta(seconds=1)))
 
     @property
     def models(self) -> list[tuple[str, int, int]]:

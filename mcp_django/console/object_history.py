@@ -19,7 +19,7 @@ from ..context.call_record import MAX_KEY
 from ..emulation.history import call_of
 from ..orm.column_values import pk_text
 from .call_query import CallQuery, Term
-from .console_pages import UNDO, Home
+from .console_pages import CHANGES, UNDO, Home
 from .known_sites import known_sites
 from .undo_page import changes_of_calls
 
@@ -44,6 +44,7 @@ def with_changes(home: Home, request: HttpRequest, response: Any) -> Any:
     around = getattr(response.resolve_template(response.template_name), "template", None)
     if (changes or query) and isinstance(around, Template):
         urls = {"mcp_calls_url": query and query.url(home.calls_url)}
+        urls["mcp_all_changes_url"] = query and query.url(replace(CHANGES, home=home).url)
         response.context_data = {**context, **urls, "mcp_changes": changes, "mcp_around": around}
         response.template_name = TEMPLATE
     return response

@@ -281,6 +281,7 @@ class Overview:
             "before": self.begins - (self.ends - self.begins),
             "rest": str(without(self.query, "time")),
             "list_url": self.query.url(self.calls_url),
+            "yesterday": self.query.adding(time="yesterday"),
             "is_new": not found.now.calls and not CallEntry._default_manager.exists(),
             "spans": [(title, self.query.adding(time=text).url(), text in texts) for text, title in SPANS],
             "numbers": self.numbers(found),
