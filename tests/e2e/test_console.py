@@ -96,6 +96,8 @@ PAGES = {
     "refused": ("?q=refused", "missing scope"),
     "call": ("{call}/change/", "Where the time went"),
     "failures": ("failures/", "no field 'totl'"),
+    "changes": ("changes/", "LongestNameOfAll"),
+    "changes-none": ("changes/?q=user:nobody", "No call changed anything"),
     "conversations": ("conversations/", "Calls of one session"),
     "conversation": ("conversations/?call={call}", "Its calls"),
     "undo": ("undo/?change={change}", "Rows go back as they were"),

@@ -3,7 +3,7 @@
 import json
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -77,6 +77,11 @@ def walked(server: Server, incident: list[str], node: str, chromium: str) -> dic
         "keyboard changes its mind": (f"{console}overview/", [line, {"keys": ["Shift+Home", "Escape"]}]),
         "drag": (f"{console}overview/?q=failed+{before}", [{"drag": [rf"^{before} 13:30", rf"^{before} 15:00"]}]),
     }
+    return walk(server, node, chromium, journeys)
+
+
+def walk(server: Server, node: str, chromium: str, journeys: Mapping[str, tuple[str, list[Any]]]) -> dict[str, Any]:
+    """Walk as an administrator, from the address of each journey by its actions; return what is found at their ends."""
     task = {
         "executable": chromium,
         "login": {"url": f"{server.origin}/admin/login/?next=/admin/", "username": "admin"},
