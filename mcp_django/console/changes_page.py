@@ -237,7 +237,7 @@ def show(page: Page, request: HttpRequest) -> HttpResponseBase:
         "spans": [(title, query.adding(time=text).url(), text in texts) for text, title in TIMES],
         "proposals": [(found, found.parts[-1]) for found in proposed],
         "listed": listed,
-        "lines": Lines(page, request, listed.object_list).all,
+        "lines": Lines(page, request, list(listed.object_list)).all,
         "since": since,
         "earlier": since and _earlier(query, since),
         "is_kept": settings.UNDO_DAYS > 0,

@@ -196,7 +196,7 @@ def test_others_changes_need_the_permission_to_view_changes(browser_of: Callable
     text = text_of(bob)
     assert "Rows changed: 1" in text
     assert not {"Frank", "Ida"} & set(text.split())
-    assert "needs the permission" in page_of(bob)
+    assert "you need the permission" in page_of(bob)
     assert browser_of("cyd", "mcp_django.view_change").get(url("changes")).status_code == 403
 
 
