@@ -207,10 +207,12 @@ class Conversation:
         return steps
 
 
-def admin_url(home: Home, request: HttpRequest, model: type[Model] | None, page: str, *args: Any) -> str:
-    """Return the admin URL of this page of a model, "" if the user may not open it."""
+def admin_url(
+    home: Home, request: HttpRequest, model: type[Model] | None, page: str, *args: Any, row: Model | None = None
+) -> str:
+    """Return the admin URL of this page of a model, or of a row of it, "" if the user may not open it."""
     model_admin = None if model is None else home.admin_site._registry.get(model)
-    if model is None or model_admin is None or not model_admin.has_view_permission(request):
+    if model is None or model_admin is None or not model_admin.has_view_permission(request, row):
         return ""
     options = model._meta
     try:

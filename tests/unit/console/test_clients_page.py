@@ -210,7 +210,7 @@ def test_what_it_wrote_is_linked_for_those_who_may_take_it_back(
     log("robot", client_name="Robot")
     text = admin.get(url("clients"), {"client": "robot"}).text
     assert f"{url('client_time')}?client=robot" in text
-    assert "?q=client%3Arobot+writes" in text
+    assert f'{url("changes")}?q=client%3Arobot"' in text
     assert url("client_time") not in browser_of("reader", VIEW).get(url("clients"), {"client": "robot"}).text
 
 

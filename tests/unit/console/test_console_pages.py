@@ -1,5 +1,8 @@
 """The way from one page of the console to the next, and who may open them."""
 
+import subprocess
+import sys
+
 import pytest
 from django.contrib import admin as admins
 from django.test import Client
@@ -152,3 +155,23 @@ def own_csp(get_response):
         return response
 
     return middleware
+
+
+def test_what_local_pages_import_needs_no_toolkit_among_the_apps() -> None:
+    code = """
+import django
+from django.conf import settings
+
+apps = "admin auth contenttypes messages sessions".split()
+settings.configure(INSTALLED_APPS=[*(f"django.contrib.{app}" for app in apps), "mcp_django"])
+django.setup()
+from importlib import import_module
+from mcp_django.console.console_pages import CALL, PAGES, UNDO
+
+for page in (*PAGES, CALL, UNDO):
+    if page.is_local:
+        import_module(f"mcp_django.console.{page.answer.rpartition('.')[0]}")
+import_module("mcp_django.console.object_history")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-1000:]
