@@ -8,7 +8,6 @@ reader sees now: at the same endpoint, or on the row's page in the admin.
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
@@ -26,19 +25,20 @@ from ..orm.column_values import pk_text
 from ..orm.columns import Column
 from ..orm.labels import labels_of
 from ..runtime.failing_hooks import call_hook
+from .call_list import FACETED
 from .call_log_admin import BODIES, CallPaginator
-from .call_query import FACETED, LOOKED_THROUGH, RELATIVE, CallQuery
+from .call_query import LOOKED_THROUGH, CallQuery
 from .console_pages import Page
 from .conversations_page import admin_url
 from .known_sites import known_sites
-from .overview_charts import SPANS
+from .query_times import RELATIVE
 from .undo_page import changes_by, told_change
 
 # Number of calls on a page, and of users, clients and models that are proposed.
 LISTED: Final = 25
 PROPOSED: Final = {"user": ("username", 3), "client": ("client_name", 3), "model": ("model", 2)}
 # The times of the page's links.
-TIMES: Final = (*RELATIVE.items(), *SPANS[2:])
+TIMES: Final = ("today", "yesterday", "this week", "last week")
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,17 +194,6 @@ class Lines:
         return {**shown, "cells": [cell for one in table.rows for cell in one.cells], "hidden": len(names) - len(seen)}
 
 
-def _earlier(query: CallQuery, since: datetime) -> CallQuery:
-    """Return the query for the calls before those that were searched."""
-    begins = (query.period or (None, None))[0]
-    ends = since + timedelta(seconds=1)
-    if begins:
-        return query.adding(time=(begins, ends))
-    return query.adding(
-        time=f"before {timezone.localtime(ends) if timezone.is_aware(ends) else ends:%Y-%m-%d %H:%M:%S}"
-    )
-
-
 def show(page: Page, request: HttpRequest) -> HttpResponseBase:
     """Render the changes that a query finds, a page of them."""
     query = CallQuery.parse(request.GET.get("q", ""), timezone.now())
@@ -228,12 +217,12 @@ def show(page: Page, request: HttpRequest) -> HttpResponseBase:
     context = {
         "query": query,
         "writing": writing,
-        "spans": [(title, query.adding(time=text).url(), text in texts) for text, title in TIMES],
+        "spans": [(RELATIVE[text], query.adding(time=text).url(), text in texts) for text in TIMES],
         "proposals": [(found, found.parts[-1]) for found in proposed],
         "listed": listed,
         "lines": Lines(page, request, list(listed.object_list)).all,
         "since": since,
-        "earlier": since and _earlier(query, since),
+        "earlier": since and query.back_from(since),
         "is_kept": settings.UNDO_DAYS > 0,
     }
     return page.render(request, context, "change_list")
