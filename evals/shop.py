@@ -15,13 +15,16 @@ SCALE = {"load_places": {"min_population": MIN_POPULATION}, "create_accounts": {
 
 
 def quiet() -> AbstractContextManager[Any]:
-    """Return the settings of a measurement: files stay in memory, passwords take no time, nobody counts the calls."""
+    """Return the settings of a measurement: files stay in memory, passwords take no time, nobody counts the calls.
+
+    Nor are they logged: the log's thread would lock the tables of a database in memory now and then.
+    """
     from django.conf import settings
     from django.test.utils import override_settings
 
     storages = settings.STORAGES | {"default": {"BACKEND": "django.core.files.storage.InMemoryStorage"}}
     hashers = ["django.contrib.auth.hashers.MD5PasswordHasher"]
-    uncounted = settings.MCP_DJANGO | {"RATES": {"calls": None}}
+    uncounted = settings.MCP_DJANGO | {"RATES": {"calls": None}, "CALL_LOG": False}
     return override_settings(DEBUG=True, STORAGES=storages, PASSWORD_HASHERS=hashers, MCP_DJANGO=uncounted)
 
 

@@ -31,13 +31,19 @@ NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight",
 
 
 def in_words(days: float) -> str:
-    """Return a number of days up to twelve to the nearest half, as a person says it."""
-    halves = round(days * 2)
+    """Return a number of days up to twelve as a person says it: below five to the nearest half."""
+    halves = round(days * 2) if days < 5 else round(days) * 2
     return NUMBERS[halves // 2] + (" and a half" if halves % 2 else "")
 
 
-def of_carriers(days: dict[str, float]) -> str:
+def days_of(answer: dict[str, Any]) -> dict[str, float]:
+    """Return the shipments' average days by carrier, of an answer."""
+    return {CARRIERS[carrier]: average for carrier, _count, average in answer["rows"]}
+
+
+def of_carriers(answer: dict[str, Any]) -> str:
     """Return what a model says of the shipments' average days by carrier."""
+    days = days_of(answer)
     slowest = max(days, key=lambda carrier: days[carrier])
     others = list(dict.fromkeys(in_words(days[carrier]) for carrier in sorted(days) if carrier != slowest))
     return f"Yes. {slowest} takes {in_words(days[slowest])} days on average, the others {' or '.join(others)}."
@@ -116,9 +122,8 @@ async def hold(server: Server, username: str = "admin") -> Conversation:
             aggregates=["count", "avg:delivered_at-shipped_at"],
             group_by=["carrier"],
         )
-        days = {CARRIERS[carrier]: average for carrier, _count, average in shipments.answer["rows"]}
-        shipments.words = of_carriers(days)
-        bars = sorted(days.items(), key=lambda bar: -bar[1])
+        shipments.words = of_carriers(shipments.answer)
+        bars = sorted(days_of(shipments.answer).items(), key=lambda bar: -bar[1])
         shipments.drawn = {"kind": "chart", "title": "Days from shipping to delivery, on average", "bars": bars}
         orders = await call(
             found.refunds,

@@ -3,7 +3,6 @@
 import io
 import re
 import textwrap
-from contextlib import closing
 from decimal import Decimal
 from html import unescape
 
@@ -237,22 +236,27 @@ def test_the_start_page_says_where_to_connect_with_whom_and_what_to_ask():
         assert escape(text) in page
 
 
-def test_the_start_page_leads_to_pages_and_pictures_that_are_there(tmp_path, monkeypatch):
-    def linked():
-        page = Client().get("/").text
-        return page, set(re.findall(r'(?:href|src|srcset)="(/[^"]+)"', page))
+def fetched(path):
+    """Return the response to a visitor, and its body, which is read to the end: then its file is closed."""
+    response = Client().get(path)
+    return response, b"".join(response.streaming_content) if response.streaming else response.content
 
-    page, links = linked()
+
+def linked_from_the_start_page():
+    page = Client().get("/").text
+    return page, set(re.findall(r'(?:href|src|srcset)="(/[^"]+)"', page))
+
+
+def test_the_start_page_leads_to_pages_and_pictures_that_are_there(tmp_path, monkeypatch):
+    page, links = linked_from_the_start_page()
     assert len([link for link in links if link.startswith("/docs/images/")]) == 3
     for link in links:
         if not link.startswith("/static/"):
-            with closing(Client().get(link)) as found:
-                assert found.status_code in (200, 302), link
+            assert fetched(link)[0].status_code in (200, 302), link
     assert {"/docs/tutorial.md", "/admin/mcp_django/callentry/overview/"} <= links
     # Browsers show pages as text.
-    with closing(Client().get("/docs/tutorial.md")) as found:
-        assert found["Content-Type"] == "text/plain; charset=utf-8"
-    assert Client().get("/docs/../manage.py").status_code == 400
+    assert fetched("/docs/tutorial.md")[0]["Content-Type"] == "text/plain; charset=utf-8"
+    assert fetched("/docs/../manage.py")[0].status_code == 400
     # Both clients that come first have all that there is to type.
     first = page.partition("<details>")[0]
     for line in ("claude mcp add --transport http shop", "codex mcp add shop --url", "codex mcp login shop"):
@@ -260,9 +264,8 @@ def test_the_start_page_leads_to_pages_and_pictures_that_are_there(tmp_path, mon
     # The site of the documentation is shown where it has been made.
     monkeypatch.setattr("example_project.shop.views.BUILT_DOCS", tmp_path)
     (tmp_path / "index.html").write_text("The documentation")
-    assert "/docs/index.html" in linked()[1]
-    with closing(Client().get("/docs/index.html")) as found:
-        assert b"".join(found.streaming_content) == b"The documentation"
+    assert "/docs/index.html" in linked_from_the_start_page()[1]
+    assert fetched("/docs/index.html")[1] == b"The documentation"
 
 
 @pytest.mark.parametrize("name", ACCOUNTS)
