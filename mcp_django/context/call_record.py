@@ -54,8 +54,8 @@ class CallRecord:
     caller on this machine without a token. ``target`` is the called tool or prompt, "" until the site is known to have
     it. ``keys`` are those of the rows that it reads or writes one by one, each with the label of its model. ``token``
     identifies the token without revealing it. ``size`` is that of the answer in bytes, ``filed`` the bytes of
-    files that the call has kept for its user. ``writes`` says that the tool may change something, ``is_keyed`` that the
-    client can repeat the call by its idempotency key.
+    files that the call has written for its user, and ``taken`` what was taken from budgets while it ran. ``writes``
+    says that the tool may change something, ``is_keyed`` that the client can repeat the call by its idempotency key.
     ``outcome`` is "ok", "tool_error", "asked", "tried", "task", "cancelled", "error:<code>" or
     "refused:<why>", "" while the call runs; ``detail`` is the reason of a refusal or failure, ``cause`` the checksum
     that equal failures have in common, and ``release`` the version of the server then, "" for calls that did not fail.
@@ -94,6 +94,7 @@ class CallRecord:
     rows_changed: int = 0
     size: int = 0
     filed: int = 0
+    taken: dict[str, int] = field(default_factory=dict)
     queries: int = 0
     query_time: float = 0.0
     waiting: float | None = None

@@ -59,10 +59,9 @@ class ExportRun:
             if self.request.mcp.cancelled:
                 raise Cancelled
             kept.finish(written, self.rows)
-        except BaseException as error:
-            self.request.mcp.record.filed = 0
-            if isinstance(error, NotFound):
-                raise ToolError(GONE) from None
+        except NotFound:
+            raise ToolError(GONE) from None
+        except BaseException:
             kept.delete()
             raise
         finally:

@@ -12,7 +12,7 @@ from typing import IO, Any, ClassVar, Final
 
 import xlsxwriter
 
-from .file_formats import FileFormat, Rows, cells_of, guarded, titles_of
+from .file_formats import GUARD, FileFormat, Rows, cells_of, guarded, titles_of
 from .questions import FileColumn
 
 # What a spreadsheet keeps of a number, and of a text.
@@ -24,6 +24,8 @@ PREFIX: Final = "mcp_export_"
 LEFT_FOR: Final = timedelta(days=1)
 # Characters that XML cannot hold.
 FORBIDDEN: Final = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+# Between these, XlsxWriter takes a text for XML of its own, and writes it as it is.
+RICH: Final = ("<r>", "</r>")
 DECIMAL: Final = re.compile(r"-?\d+(?:\.\d+)?")
 OPTIONS: Final = {
     "constant_memory": True,
@@ -71,6 +73,8 @@ class XLSXFile(FileFormat):
                 self.sheet.write_number(number, place, exact)
                 continue
             text = FORBIDDEN.sub("", str(value))
+            if text.startswith(RICH[0]) and text.endswith(RICH[1]):
+                text = GUARD + text
             self.written += len(text)
             self.sheet.write_string(number, place, _short(text))
         self.next += 1

