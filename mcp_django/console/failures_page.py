@@ -132,7 +132,8 @@ class Failures:
         # The first failure of each cause may be older than the period.
         checksums = [line["cause"] for line in found]
         log = CallEntry._default_manager.order_by().only(*READ)
-        earliest = log.filter(cause=OuterRef("cause")).order_by("time").values("pk")[:1]
+        # SQLite uses an index of some rows only if the query says which.
+        earliest = log.filter(cause=OuterRef("cause"), cause__gt="").order_by("time").values("pk")[:1]
         newest = self.rows.filter(cause__in=checksums, time__in={line["last"] for line in found}).only(*READ)
         last = {entry.cause: entry for entry in newest.annotate(first=Subquery(earliest)).order_by("time", "pk")}
         first = log.in_bulk([entry.first for entry in last.values()])

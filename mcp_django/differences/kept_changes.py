@@ -327,7 +327,9 @@ class Changes:
         now = timezone.now()
         is_open = Q(state=Change.State.WAITING.value, expires__gt=now)
         is_recent = Q(decided__gt=now - timedelta(seconds=REPEATED_FOR))
-        found = self.rows.filter(is_open | is_recent, digest=digest).exclude(pk=besides).order_by("-pk").first()
+        # SQLite uses an index of some rows only if the query says which.
+        rows = self.rows.filter(is_open | is_recent, digest=digest, digest__gt="")
+        found = rows.exclude(pk=besides).order_by("-pk").first()
         return KeptChange(found) if found is not None else None
 
 
