@@ -5,16 +5,24 @@ What a file holds is what ``query_records`` shows the caller, and no text in it 
 
 import csv
 import io
+import json
 import re
+import zipfile
+from datetime import date, datetime
 from typing import Any
+from xml.etree import ElementTree
+from zoneinfo import ZoneInfo
 
+import orjson
 import pytest
 from django.contrib.auth.models import User
 from django.core.files.storage import storages
+from django.db import connection
+from rest_framework import serializers
 
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.context.call_restrictions import Narrowing
-from mcp_django.exceptions import CallRefused, Cancelled, NotFound, NotPermitted
+from mcp_django.exceptions import CallRefused, Cancelled, NotFound, NotPermitted, ToolError
 from mcp_django.exports import questions
 from mcp_django.exports.kept_exports import KeptExport
 from mcp_django.models import Export
@@ -22,11 +30,12 @@ from mcp_django.operating.switches import set_switch
 from mcp_django.orm.pagination import PageQuery
 from mcp_django.tasks import run_task
 from mcp_django.tools.export_records import ExportRecords
+from mcp_django.tools.query_records import QueryRecords
 from tests.configured import configured
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.task_calls import TaskClient, WaitingClient
-from tests.testapp.models import Author, Book, Tag
-from tests.tool_calls import call, refusal, request_of, result_of
+from tests.testapp.models import Author, Book, Loan, Tag
+from tests.tool_calls import call, refusal, request_of, result_of, site_with
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 
@@ -342,3 +351,80 @@ def test_G_tags_are_no_way_to_what_is_hidden(site: MCPSite, reader: User) -> Non
     Tag.objects.create(name="hidden tag")
     with pytest.raises(Exception, match="has no field"):
         export(asking(reader, site), fields=["tags"])
+
+
+# Values that a page shows too
+
+
+def cells_of_xlsx(found: bytes) -> list[list[Any]]:
+    """Return the rows of a file, read as a spreadsheet reads it."""
+    names = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
+    with zipfile.ZipFile(io.BytesIO(found)) as file:
+        root = ElementTree.fromstring(file.read("xl/worksheets/sheet1.xml"))
+    assert root.find(f".//{names}f") is None
+    return [
+        ["".join(cell.itertext()) if cell.get("t") else float("".join(cell.itertext())) for cell in row]
+        for row in root.iter(f"{names}row")
+    ]
+
+
+def test_odd_values_are_those_of_a_page_in_every_format(reader: User) -> None:
+    site = site_with(Book, Author, Loan, exclude=("secret_token",))
+    book = make_book("a", price="-0.00", rating=5e-324, pages=2**31 - 1, published=date(1, 1, 1), blob=b"\0=\xff")
+    make_book("b", price="-99.10", rating=-0.0, pages=0, published=date(1899, 12, 31), blob=b"=1+1")
+    make_book("c", price="0.10", rating=1.7976931348623157e308, published=date(9999, 12, 31), data={"=1": ["=2"]})
+    if connection.vendor == "postgresql":
+        make_book("d", rating=float("nan"))
+        make_book("e", rating=float("-inf"))
+    berlin = ZoneInfo("Europe/Berlin")
+    for fold in (0, 1):
+        # This time came twice.
+        Loan.objects.create(book=book, borrower="x", due=datetime(2025, 10, 26, 2, 30, tzinfo=berlin, fold=fold))
+    user = make_superuser()
+    fields = ["title", "price", "rating", "pages", "published", "blob", "data", "reading_time"]
+    for model, names in (("testapp.book", fields), ("testapp.loan", ["due", "book.price"])):
+        asked = {"model": model, "fields": names, "ordering": ["pk"]}
+        page = call(QueryRecords(), asking(user, site), **asked)
+        found = body(asking(user, site), export(asking(user, site), format="jsonl", **asked)).decode()
+        assert [list(json.loads(line).values()) for line in found.splitlines()] == page["rows"]
+        rows = table(asking(user, site), **asked)[1:]
+        plain = [[guarded_text(value) for value in row] for row in page["rows"]]
+        assert rows == plain
+        sheet = cells_of_xlsx(body(asking(user, site), export(asking(user, site), format="xlsx", **asked)))
+        assert len(sheet) == len(rows) + 1
+        numbers = {cell for row in sheet[1:] for cell in row if isinstance(cell, float)}
+        assert len(numbers) > 1
+
+
+def guarded_text(value: Any) -> str:
+    """Return what stands in a table for a value of a page: a number without a guard."""
+    if value is None:
+        return ""
+    if isinstance(value, (dict, list)):
+        return orjson.dumps(value).decode()
+    return repr(value) if isinstance(value, float) else str(value)
+
+
+def test_G_a_site_of_nothing_that_may_be_exported_has_no_such_tool(reader: User) -> None:
+    alone = MCPSite()
+    assert not ExportRecords().has_permission(asking(reader, alone))
+    alone.register(Tag, ModelExposure, fields=["name"])
+    assert not ExportRecords().has_permission(asking(reader, alone))
+    assert ExportRecords().has_permission(asking(make_superuser(), alone))
+
+
+def test_G_what_a_serializer_leaves_out_is_in_no_file(reader: User) -> None:
+    class TitleSerializer(serializers.ModelSerializer):  # type: ignore[type-arg]
+        class Meta:
+            model = Book
+            fields = ("id", "title")
+
+    site = MCPSite()
+    site.register(Book, ModelExposure, serializer_class=TitleSerializer)
+    make_book("shown", price="77.77")
+    request = asking(reader, site)
+    for format in ("csv", "jsonl", "xlsx"):
+        assert b"77.77" not in body(request, export(request, format=format))
+    for arguments in ({"fields": ["price"]}, {"ordering": ["price"]}, {"aggregates": ["max:price"]}):
+        with pytest.raises(ToolError):
+            ExportRecords().call(request, {"model": "testapp.book", **arguments})

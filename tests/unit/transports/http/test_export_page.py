@@ -8,13 +8,14 @@ import pytest
 from django.contrib.auth.models import User
 from django.core.files.storage import InMemoryStorage, storages
 from django.test import Client
-from django.urls import Resolver404, resolve
+from django.urls import Resolver404, clear_script_prefix, resolve, set_script_prefix
 from django.utils import timezone
 
 from mcp_django.exports.kept_exports import KeptExport
 from mcp_django.models import Export
 from mcp_django.operating.switches import end_switch, set_switch
 from mcp_django.testing import MCPClient
+from mcp_django.transports.http.file_streams import OtherSize
 from tests.confirming import path_of, signed_in
 from tests.exporting import export_of, with_storage
 from tests.factories import connection_lost, make_book, make_superuser, make_user
@@ -336,3 +337,112 @@ def test_the_page_that_says_why_speaks_the_language_of_the_browser(reader: User)
     assert "Die Datei ist nicht hier" in page
     assert '<html lang="de"' in page
     assert "<script" not in page
+
+
+# What a browser, a proxy or an attacker may add
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Range": "bytes=0-1,4-5"},
+        {"Range": "bytes=-1"},
+        {"Range": "bytes=99999999-"},
+        {"Range": "bytes=3-8", "If-Range": '"x"'},
+        {"If-None-Match": "*"},
+        {"If-None-Match": 'W/"x"', "If-Modified-Since": "Fri, 01 Jan 2100 00:00:00 GMT"},
+        {"If-Modified-Since": "Fri, 01 Jan 2100 00:00:00 GMT"},
+        {"Accept-Encoding": "gzip, br", "TE": "trailers"},
+    ],
+    ids=str,
+)
+def test_no_condition_makes_it_a_part_or_says_that_it_is_known(
+    reader: User, settings: Any, headers: dict[str, str]
+) -> None:
+    settings.MIDDLEWARE = ["django.middleware.http.ConditionalGetMiddleware", *settings.MIDDLEWARE]
+    response = signed_in(reader).get(exported(reader), headers=headers)
+    assert len(content(response)) == Export.objects.get().size
+    assert "ETag" not in response
+    assert "Last-Modified" not in response
+    assert "Content-Range" not in response
+
+
+def test_neither_a_cache_nor_a_frame_keeps_the_file_or_the_page_in_its_place(reader: User, settings: Any) -> None:
+    settings.MIDDLEWARE = [
+        "django.middleware.cache.UpdateCacheMiddleware",
+        *settings.MIDDLEWARE,
+        "django.middleware.cache.FetchFromCacheMiddleware",
+    ]
+    page = exported(reader)
+    browser = signed_in(reader)
+    for path, status in ((page, 200), (NOBODYS, 404)):
+        response = browser.get(path)
+        assert response.status_code == status
+        assert "no-store" in response["Cache-Control"]
+        assert "public" not in response["Cache-Control"]
+        assert "Cookie" in response["Vary"]
+        assert response["X-Frame-Options"] == "DENY"
+        assert "frame-ancestors 'none'" in response["Content-Security-Policy"]
+    # What one user got is not there for the next one, nor for the same one signed out.
+    eve = signed_in(make_superuser("eve"))
+    assert eve.get(page).status_code == 404
+    browser.logout()
+    assert browser.get(page).status_code == 302
+
+
+def test_a_file_that_is_purged_while_it_is_sent_is_sent_to_its_end(reader: User, settings: Any, tmp_path: Any) -> None:
+    disk = {"BACKEND": "django.core.files.storage.FileSystemStorage", "OPTIONS": {"location": tmp_path}}
+    settings.STORAGES = {**settings.STORAGES, "mcp_exports": disk}
+    for number in range(500):
+        make_book(f"Book {number} {'x' * 190}")
+    page = exported(reader)
+    size = Export.objects.get().size
+    response = signed_in(reader).get(page)
+    pieces = iter(response.streaming_content)
+    found = next(pieces)
+    assert KeptExport.purge(every=True) == 1
+    found += b"".join(pieces)
+    assert len(found) == size > 2**16
+    assert signed_in(reader).get(page).status_code == 404
+
+
+def test_a_file_that_is_cut_or_replaced_in_the_storage_is_sent_as_no_whole_file(
+    reader: User, settings: Any, tmp_path: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = {"BACKEND": "django.core.files.storage.FileSystemStorage", "OPTIONS": {"location": tmp_path}}
+    settings.STORAGES = {**settings.STORAGES, "mcp_exports": disk}
+    page = exported(reader)
+    row = Export.objects.get()
+    for body in (b"", b"x", b"x" * (row.size + 1)):
+        (tmp_path / row.stored).write_bytes(body)
+        with pytest.raises(OtherSize):
+            content(signed_in(reader).get(page))
+    assert f"The download of the export of call {row.call}"[:64] in caplog.text
+    assert row.pk not in caplog.text
+
+
+def test_it_is_found_below_a_path_of_the_whole_project(reader: User) -> None:
+    page = exported(reader)
+    row = Export.objects.get()
+    browser = signed_in(reader)
+    # As behind a proxy that serves the project below /shop: the file was made there.
+    Export.objects.update(resource="http://testserver/shop/mcp")
+    set_script_prefix("/shop/")
+    try:
+        assert KeptExport(Export.objects.get()).url == f"http://testserver/shop{page}"
+        assert len(content(browser.get(page, SCRIPT_NAME="/shop"))) == row.size
+    finally:
+        clear_script_prefix()
+    assert browser.get(page).status_code == 404
+
+
+def test_a_read_only_project_gives_files(reader: User, settings: Any) -> None:
+    settings.MCP_DJANGO = {**settings.MCP_DJANGO, "READ_ONLY": True}
+    assert b"Dune" in content(signed_in(reader).get(exported(reader)))
+
+
+def test_a_client_that_is_switched_off_takes_its_files_away(reader: User) -> None:
+    page = exported(reader)
+    Export.objects.update(client_id="robot")
+    set_switch("client", "robot", reason="Stolen", by="boss")
+    assert signed_in(reader).get(page).status_code == 403
