@@ -27,6 +27,7 @@ from mcp_django.transports.http.export_page import ExportView
 BODY = b"x" * 300_000
 # The sizes that the rows of the exports have.
 SIZES = {"whole": len(BODY), "shorter": len(BODY) + 50_000, "longer": len(BODY) - 50_000, "failing": len(BODY)}
+SIZES["large"] = 100_000_000
 
 
 class Failing(BytesIO):
@@ -38,13 +39,38 @@ class Failing(BytesIO):
         return super().read(size)
 
 
+class Large:
+    """A file that counts how many bytes of all such files were read."""
+
+    was_read = 0
+
+    def __init__(self) -> None:
+        self.left = SIZES["large"]
+
+    def read(self, size: int) -> bytes:
+        size = min(size, self.left)
+        self.left -= size
+        Large.was_read += size
+        return b"x" * size
+
+    def close(self) -> None:
+        pass
+
+
+FILES = {"failing": Failing, "large": lambda body: Large()}
+
+
 def file(request: Any, kind: str) -> Any:
     view = ExportView()
     view.request = request
     kept: Any = SimpleNamespace(row=SimpleNamespace(name="a.csv", size=SIZES[kind], call="0"), mime_type="text/csv")
-    return view._file(kept, Failing(BODY) if kind == "failing" else BytesIO(BODY))
+    return view._file(kept, FILES.get(kind, BytesIO)(BODY))
 
 
-urlpatterns = [path("file/<kind>", file), path("next", lambda request: HttpResponse("THE NEXT ANSWER"))]
+urlpatterns = [
+    path("file/<kind>", file),
+    path("next", lambda request: HttpResponse("THE NEXT ANSWER")),
+    path("read", lambda request: HttpResponse(f"READ {Large.was_read}.")),
+]
 asgi = get_asgi_application()
 wsgi = get_wsgi_application()

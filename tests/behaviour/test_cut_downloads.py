@@ -87,6 +87,28 @@ def test_a_look_at_the_head_gets_nothing_of_the_file(server: tuple[int, Path]) -
     assert rest.startswith(b"HTTP/1.1 200")
 
 
+def was_read(port: int) -> int:
+    """Return how many bytes the server has read of large files."""
+    with socket.create_connection((HOST, port), timeout=60) as connection:
+        connection.sendall(b"GET /read HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        found = b""
+        while (told := re.search(rb"READ (\d+)\.", found)) is None:
+            found += connection.recv(65536)
+    return int(told[1])
+
+
+def test_a_client_that_does_not_read_makes_the_server_hold_little_of_a_file(server: tuple[int, Path]) -> None:
+    port = server[0]
+    with socket.create_connection((HOST, port), timeout=60) as connection:
+        connection.sendall(b"GET /file/large HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        while (before := was_read(port)) == 0:
+            time.sleep(0.1)
+        # It reads on until nothing more goes into the connection.
+        while time.sleep(1) or (now := was_read(port)) > before:
+            before = now
+    assert now < 20_000_000
+
+
 def test_the_server_goes_on(server: tuple[int, Path]) -> None:
     for kind in ("failing", "shorter"):
         answer(server[0], "GET", kind)
