@@ -615,6 +615,7 @@ class Doctor:
             raise StepFailed(f"It answers with an error: {message.get('error')}.", remedy)
         if not tools:
             self.doubt = self.no_tools
+            return "0 tools."
         return f"{len(tools)} tools"
 
     def listen(self) -> str:

@@ -86,6 +86,8 @@ class Command(TableCommand):
             raise CommandError(" ".join(dict.fromkeys(item.remedy or item.seen for item in wrong)))
         if doctor.client_id and person is None:
             self.head("\nAll is well so far. --user NAME goes on: consent, token, a call and a stream.")
+        elif any(item.remedy == doctor.no_tools for item in results):
+            self.head("\nAll is well, but clients find no tools yet: see the note on Call.")
         else:
             self.head("\nAll is well.")
 

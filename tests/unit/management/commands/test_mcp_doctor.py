@@ -162,5 +162,6 @@ def test_no_tools_for_want_of_anything_registered_are_told_from_no_permission(mo
     monkeypatch.setattr(Doctor, "steps", steps)
     call_command("mcp_doctor", "http://127.0.0.1:9/mcp")
     printed = capsys.readouterr().out
-    assert "note  Call: 0 tools" in printed
+    assert "note  Call: 0 tools. " in printed
+    assert printed.endswith("All is well, but clients find no tools yet: see the note on Call.\n")
     assert cause in printed.partition("note  Call: ")[2]
