@@ -96,7 +96,7 @@ PAGES = {
     "refused": ("?q=refused", "missing scope"),
     "call": ("{call}/change/", "Where the time went"),
     "failures": ("failures/", "no field 'totl'"),
-    "changes": ("changes/", "LongestNameOfAll"),
+    "changes": ("changes/", "Its values are not kept."),
     "changes-none": ("changes/?q=user:nobody", "No call changed anything"),
     "conversations": ("conversations/", "Calls of one session"),
     "conversation": ("conversations/?call={call}", "Its calls"),
