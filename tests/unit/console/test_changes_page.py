@@ -369,12 +369,56 @@ def test_a_row_is_called_as_it_is_called_now(admin: Client, ann: User) -> None:
 def test_a_row_that_the_reader_may_not_open_has_no_link(
     reader_with: Callable[..., Client], ann: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rename(ann, make_author("Frank"))
+    rename(ann, make_author("Frank"), site=site_of(monkeypatch, fields=["id", "name"]))
     browser = reader_with("testapp.view_author")
     link = f'<a href="/admin/testapp/author/{Author.objects.get().pk}/change/'
     assert link in page_of(browser)
     monkeypatch.setattr(AuthorAdmin, "has_view_permission", lambda self, request, obj=None: obj is None)
+    assert "name Frank Ida" in text_of(browser)
     assert link not in page_of(browser)
+
+
+class Asking(ModelExposure):
+    """Code decides on the permission, and could do so by the row."""
+
+    fields = ["id", "name"]
+
+    def has_view_permission(self, request: Any, obj: Any = None) -> bool:
+        return super().has_view_permission(request, obj) and (obj is None or obj.name != "Secret")
+
+
+@pytest.mark.parametrize(("exposure", "told"), [(Asking, "Rows"), (Narrow, "Fields")])
+def test_where_code_decides_by_the_row_one_that_is_gone_is_not_told(
+    reader_with: Callable[..., Client], ann: User, monkeypatch: pytest.MonkeyPatch, exposure: Any, told: str
+) -> None:
+    author = make_author("Frank")
+    rename(ann, author, site=site_of(monkeypatch, exposure))
+    browser = reader_with("testapp.view_author")
+    assert "name Frank Ida" in text_of(browser)
+    author.delete()
+    text = text_of(browser)
+    assert f"{told} that you may not see: 1" in text
+    assert "Frank" not in text
+
+
+def test_each_change_is_seen_as_at_its_own_endpoint(
+    reader_with: Callable[..., Client], ann: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wide, narrow = MCPSite("wide"), MCPSite("narrow")
+    wide.register(Author, ModelExposure, fields=["id", "name", "email"])
+    narrow.register(Author, Own)
+    monkeypatch.setattr(changes_page, "known_sites", lambda: {site.name: site for site in (narrow, wide)})
+    author = make_author("Frank")
+    rename(ann, author, "Ida", site=wide)
+    rename(ann, author, "Zoe", site=narrow)
+    browser = reader_with("testapp.view_author")
+    text = text_of(browser)
+    assert "name Frank Ida" in text
+    assert "Rows that you may not see: 1" in text
+    assert "name Ida Zoe" not in text
+    # What middleware finds out for calls, nobody knows here.
+    monkeypatch.setattr(wide, "needs_middleware", True)
+    assert text_of(browser).count("Rows that you may not see: 1") == 2
 
 
 def test_a_model_or_an_endpoint_that_is_no_longer_there_is_not_told(admin: Client, ann: User) -> None:
