@@ -164,6 +164,13 @@ def test_deleted_rows_are_named(admin: Client, ann: User, call_log: Any, how: st
     assert "deleted Tag sand" in text
 
 
+def test_what_was_not_kept_field_by_field_is_said_so(admin: Client, ann: User) -> None:
+    book = make_book("Dune")
+    tag = Tag.objects.create(name="sand")
+    write(ann, "update", "testapp.book", pk=str(book.pk), values={"tags": [tag.pk]})
+    assert "changed Book Dune What changed in it is not listed. Take back" in text_of(admin)
+
+
 def test_what_an_action_did_is_a_line(admin: Client, ann: User, call_log: Any) -> None:
     book = make_book("Dune")
     assert not MCPClient(ann).call("withdraw_testapp_book", pks=[str(book.pk)]).is_error
