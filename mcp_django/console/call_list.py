@@ -6,7 +6,7 @@ from datetime import timedelta
 from functools import cached_property
 from typing import Any, Final
 
-from django.contrib.admin.views.main import ORDER_VAR, ChangeList
+from django.contrib.admin.views.main import ORDER_VAR, PAGE_VAR, ChangeList
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
@@ -29,16 +29,38 @@ class CallList(ChangeList):
     """The calls that a query finds, for the admin's list, and the links that change the query."""
 
     def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> QuerySet[Any]:
-        """Return the calls that the query in the URL finds, for the admin's list."""
+        """Return the calls that the query in the URL finds, for the admin's list.
+
+        Another order than that of time is the order of the newest ones that the list leads to.
+        """
         self.asked = CallQuery.parse(self.query, timezone.now())
-        calls, self.since = self.asked.newest(super().get_queryset(request, exclude_parameters))
-        return calls
+        rows = super().get_queryset(request, exclude_parameters)
+        self.sorted_by = str(rows.query.order_by[0])
+        if self.sorted_by in ("time", "-time"):
+            calls, self.since = self.asked.newest(rows)
+            return calls
+        calls, self.since = self.asked.newest(rows.order_by("-time", "-pk"))
+        paginator: Any = self.model_admin.paginator
+        last = calls.values_list("time", flat=True)[paginator.most - 1 :][:1].first()
+        if last is not None:
+            calls = calls.filter(time__gte=last)
+        return calls.order_by(self.sorted_by, "-time", "-pk")
+
+    @property
+    def sorts(self) -> dict[str, tuple[str, str]]:
+        """Of each column that can be sorted, how it is sorted now, and the URL that sorts it, first by the most."""
+        found = {}
+        for index, name in enumerate(self.list_display):
+            state = {f"-{name}": "descending", name: "ascending"}.get(self.sorted_by, "none")
+            order = index if state == "descending" else f"-{index}"
+            found[str(name)] = state, self.get_query_string({ORDER_VAR: order}, [PAGE_VAR])
+        return found
 
     @property
     def is_live(self) -> bool:
         """Whether new calls would come first in this list."""
         ends = self.asked.period and self.asked.period[1]
-        return self.page_num == 1 and ORDER_VAR not in self.params and (ends is None or ends > self.asked.now)
+        return self.page_num == 1 and self.sorted_by == "-time" and (ends is None or ends > self.asked.now)
 
     @property
     def page(self) -> Any:
@@ -48,11 +70,13 @@ class CallList(ChangeList):
     @property
     def rows(self) -> Iterator[tuple[CallEntry, list[tuple[str, Any]]]]:
         """Each call that the query finds, and the longer queries that its tool, model, user and client lead to."""
-        chosen = {term.value for term in self.asked.terms}
+        chosen = {(term.name, term.value) for term in self.asked.terms}
         for entry in self.result_list:
             values = [("tool", entry.tool) if entry.tool else ("method", entry.method), ("model", entry.model)]
             values += [("user", entry.username), ("client", entry.client_name or entry.client_id)]
-            links = [value and value not in chosen and self.asked.adding(**{name: value}) for name, value in values]
+            links = [
+                value and (name, value) not in chosen and self.asked.adding(**{name: value}) for name, value in values
+            ]
             yield entry, [(plain(value), link) for (_name, value), link in zip(values, links, strict=True)]
 
     @cached_property

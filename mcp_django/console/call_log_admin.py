@@ -1,17 +1,18 @@
 """The ModelAdmin of the call log: its list, which a query narrows; the console lies below its URL.
 
-Nothing here reads the whole table: the list counts and pages through its newest ``MOST`` matches.
+Nothing here reads the whole table: the list counts, sorts and pages through its newest matches only.
 """
 
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
 
+from django.contrib.admin.views.main import ORDER_VAR, SEARCH_VAR
 from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
 from django.db.models import Max, OuterRef, QuerySet, Subquery, Value
 from django.db.models.functions import Greatest
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, QueryDict
 from django.urls import URLPattern, path
 from django.utils import timezone
 from django.utils.functional import cached_property
@@ -20,27 +21,28 @@ from django.utils.translation import gettext as _
 from ..models import CallEntry
 from .console_pages import CALL, Home, ReadOnlyAdmin, with_policy
 
-# Maximum number of matches that the list counts and pages through; a query with a time finds older ones.
-MOST: Final = 10_000
 # Maximum number of new calls that are counted.
 MOST_NEW: Final = 100
 BODIES: Final = ("arguments", "result")
 
 
 class CallPaginator(Paginator):  # type: ignore[type-arg]
-    """A paginator that counts at most ``MOST`` rows."""
+    """A paginator that counts at most ``most`` rows; a query with a time finds older ones."""
+
+    most = 10_000
 
     @cached_property
     def count(self) -> int:
-        """How many rows there are, at most ``MOST``."""
+        """How many rows there are, at most ``most``."""
         rows: Any = self.object_list
-        return int(rows.order_by()[:MOST].count())
+        return int(rows.order_by()[: self.most].count())
 
 
 class CallEntryAdmin(ReadOnlyAdmin, Home):
     """The read-only ModelAdmin of the log of calls. Users who may view the log can open the console."""
 
-    list_display = ("time",)
+    # The columns that can be sorted.
+    list_display = ("time", "duration", "rows_changed")
     list_per_page = 50
     list_max_show_all = 0
     show_full_result_count = False
@@ -51,9 +53,13 @@ class CallEntryAdmin(ReadOnlyAdmin, Home):
     change_list_template = "mcp_django/console/call_list.html"
 
     def get_urls(self) -> list[URLPattern]:
-        """Return the URLs of the console, of the number of new calls, and of the list."""
-        view = self.admin_site.admin_view(self.in_zone(self.new_view))
-        return [path("new/", view, name="mcp_django_console_new"), *super().get_urls()]
+        """Return the URLs of the console, of the number of new calls, of the list as a file, and of the list."""
+        views = {"new": self.new_view, "csv": self.csv_view}
+        own = [
+            path(f"{name}/", self.admin_site.admin_view(self.in_zone(view)), name=f"mcp_django_console_{name}")
+            for name, view in views.items()
+        ]
+        return [*own, *super().get_urls()]
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> Any:
         """Return the class of the list of calls."""
@@ -76,7 +82,7 @@ class CallEntryAdmin(ReadOnlyAdmin, Home):
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Render the list of calls, below the tabs of the console."""
         rows = CallEntry._default_manager.aggregate(newest=Max("pk"))
-        context = {**self.get_context(request, "calls"), "most": MOST, **rows}
+        context = {**self.get_context(request, "calls"), "most": self.paginator.most, **rows}
         return with_policy(super().changelist_view(request, context | {"title": _("Calls")} | (extra_context or {})))
 
     def new_view(self, request: HttpRequest) -> HttpResponse:
@@ -92,10 +98,10 @@ class CallEntryAdmin(ReadOnlyAdmin, Home):
         return JsonResponse({"count": count, "text": text})
 
     def _count_new(self, request: HttpRequest, query: Any, after: int) -> int:
-        """Return how many of the newest ``MOST`` calls a query finds that have a key above ``after``."""
+        """Return how many of the newest ``most`` calls a query finds that have a key above ``after``."""
         rows = self.get_queryset(request)
         # One bound: SQLite would use either of two.
-        bound = Greatest(Value(after), OuterRef("pk") - MOST)
+        bound = Greatest(Value(after), OuterRef("pk") - self.paginator.most)
         times = rows.filter(pk__gt=bound).order_by("pk").values("time")
         found = rows.order_by("-pk").values_list("pk", Subquery(times[:1])).first()
         newest, first = found or (0, None)
@@ -103,8 +109,20 @@ class CallEntryAdmin(ReadOnlyAdmin, Home):
             return 0
         # With a time, the index of any term finds few calls. They are stored when they are over, so some of them began
         # before the first one.
-        new = rows.filter(pk__gt=max(after, newest - MOST), time__gt=first - timedelta(days=1))
+        new = rows.filter(pk__gt=max(after, newest - self.paginator.most), time__gt=first - timedelta(days=1))
         return int(query.filter(new).order_by()[:MOST_NEW].count())
+
+    def csv_view(self, request: HttpRequest) -> HttpResponseBase:
+        """Answer with the calls of a query as a CSV file: as many as the list leads to, in its order."""
+        from .call_file import respond
+
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        given = request.GET
+        request.GET = QueryDict(mutable=True)  # type: ignore[assignment]
+        request.GET.update({name: given[name] for name in (SEARCH_VAR, ORDER_VAR) if name in given})
+        calls = self.get_changelist_instance(request).queryset
+        return respond(calls[: self.paginator.most])
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None

@@ -6,10 +6,12 @@ from typing import Any, Final
 from django.apps import apps
 from django.contrib.admin.utils import unquote
 from django.http import Http404, HttpRequest, HttpResponseBase
+from django.utils import timezone
 
 from ..context.untrusted_text import doubts_about
 from ..models import CallEntry
 from .call_log_admin import BODIES
+from .call_query import CallQuery
 from .console_pages import Page
 from .conversations_page import Conversation, admin_url, written
 from .undo_page import changes_of
@@ -35,8 +37,13 @@ def show(page: Page, request: HttpRequest) -> HttpResponseBase:
         model: Any = apps.get_model(call.model)
     except (LookupError, ValueError):
         model = None
+    query = CallQuery.parse(request.GET.get("q", ""), timezone.now())
+    newer, older = query.beside(CallEntry._default_manager.only("time"), call)
     context = {
         "entry": call,
+        "query": query,
+        "newer": newer,
+        "older": older,
         "arguments": pretty(bodies[0]),
         "result": pretty(bodies[1]),
         "may_see_bodies": may_see_bodies,

@@ -564,6 +564,19 @@ class CallQuery:
         within = {"time__lte" if from_oldest else "time__gte": edge}
         return matching.filter(**within).order_by(order, "-pk"), edge
 
+    def beside(self, rows: QuerySet[CallEntry], call: CallEntry) -> tuple[CallEntry | None, CallEntry | None]:
+        """Return the next newer and the next older call that match."""
+        found = []
+        for is_newer in (True, False):
+            period = (call.time, None) if is_newer else (None, call.time + timedelta(microseconds=1))
+            near = CallQuery((*self.parts, Term("time", "", period)), self.now, self.known)
+            calls, _edge = near.newest(rows.order_by("-time", "-pk"), from_oldest=is_newer)
+            way = "gt" if is_newer else "lt"
+            beyond = Q(**{f"time__{way}": call.time}) | Q(**{"time": call.time, f"pk__{way}": call.pk})
+            calls = calls.filter(beyond)
+            found.append((calls.reverse() if is_newer else calls)[:1].first())
+        return found[0], found[1]
+
     def _looks(self) -> dict[str, list[Look]]:
         looks: dict[str, list[Look]] = {}
         for term in self.terms:

@@ -3,19 +3,12 @@
 from datetime import UTC, datetime
 from typing import Final
 
-from django.utils.formats import number_format
 from django.utils.timesince import timesince
-from django.utils.translation import gettext as _
+
+from ..templatetags.mcp_console import duration_text
 
 # Durations below this one, in ms, are told in seconds.
 SHORT: Final = 60_000
-
-
-def duration_text(duration: float) -> str:
-    """Return a duration in ms as text, in ms or s."""
-    if duration >= 1000:
-        return _("%s s") % number_format(duration / 1000, 0 if duration >= 10_000 or not duration % 1000 else 1)
-    return _("%s ms") % number_format(duration, 0)
 
 
 def lasting(begins: int, ends: int) -> str:

@@ -26,10 +26,9 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from ..context.untrusted_text import plain
 from ..models import CallEntry
-from ..templatetags.mcp_console import Outcome
+from ..templatetags.mcp_console import Outcome, duration_text
 from .call_query import INDEXED, CallQuery
 from .console_pages import TASKS, Home, Page
-from .durations import duration_text
 
 # Maximum rows that a page reads, hex digits of an id that a sample compares, maximum entries of a list, maximum
 # characters of their names, and maximum bars and labels of a time line.

@@ -13,7 +13,7 @@ from django import template
 from django.contrib.admin.sites import all_sites
 from django.core.exceptions import ImproperlyConfigured
 from django.utils import timezone
-from django.utils.formats import date_format
+from django.utils.formats import date_format, number_format
 from django.utils.html import format_html
 from django.utils.module_loading import import_string
 from django.utils.safestring import SafeString
@@ -120,6 +120,22 @@ def moment(time: datetime | None) -> Any:
         return ""
     local = timezone.localtime(time) if timezone.is_aware(time) else time
     return format_html('<time dir="ltr" datetime="{}">{}</time>', local.isoformat(), date_format(local, TIME_FORMAT))
+
+
+def duration_text(ms: float) -> str:
+    """Return a duration in ms as text, in ms or s: the same on every page, as exactly as a reader needs."""
+    if round(ms) >= 1000:
+        seconds = round(ms / 1000, 0 if ms >= 9950 else 1)
+        return _("%s s") % number_format(seconds, 0 if seconds % 1 == 0 else 1)
+    ms = round(ms, 0 if ms >= 9.95 else 1)
+    return _("%s ms") % number_format(ms, 0 if ms % 1 == 0 else 1)
+
+
+@register.filter
+def lasted(ms: float) -> SafeString:
+    """Return a duration in ms as text, with the exact number as title."""
+    exact = _("%s ms") % number_format(ms, 1, use_l10n=True, force_grouping=True)
+    return format_html('<bdi title="{}">{}</bdi>', exact, duration_text(ms))
 
 
 @register.filter

@@ -5,13 +5,17 @@ from datetime import UTC, datetime
 import pytest
 from django.utils import translation
 
-from mcp_django.console.durations import duration_text, lasting, time_of
+from mcp_django.console.durations import lasting, time_of
+from mcp_django.templatetags.mcp_console import duration_text, lasted
 from tests.making_tasks import HOUR, MINUTE, SECOND
 
 
 @pytest.mark.parametrize(
     ("ms", "text"),
-    [(0, "0 ms"), (999.4, "999 ms"), (1000, "1 s"), (1500, "1.5 s"), (12_345, "12 s"), (3_600_000, "3600 s")],
+    [
+        *[(0, "0 ms"), (0.04, "0 ms"), (4.25, "4.2 ms"), (9.96, "10 ms"), (12.4, "12 ms"), (999.4, "999 ms")],
+        *[(999.6, "1 s"), (1000, "1 s"), (1500, "1.5 s"), (9_960, "10 s"), (12_345, "12 s"), (3_600_000, "3600 s")],
+    ],
 )
 def test_a_duration_of_a_call_is_told_in_milliseconds_or_seconds(ms: float, text: str) -> None:
     assert duration_text(ms) == text
@@ -36,6 +40,7 @@ def test_it_is_told_in_the_language_of_the_reader() -> None:
     with translation.override("de"):
         assert lasting(0, 90 * MINUTE) == "1\xa0Stunde, 30\xa0Minuten"
         assert duration_text(1500) == "1,5 s"
+        assert lasted(1234.56) == '<bdi title="1.234,6 ms">1,2 s</bdi>'
 
 
 def test_a_time_of_the_database_is_a_time() -> None:
