@@ -134,7 +134,7 @@ def duration_text(ms: float) -> str:
 @register.filter
 def lasted(ms: float) -> SafeString:
     """Return a duration in ms as text, with the exact number as title."""
-    exact = _("%s ms") % number_format(ms, 1, use_l10n=True, force_grouping=True)
+    exact = _("%s ms") % number_format(round(ms, 1), 1, use_l10n=True, force_grouping=True)
     return format_html('<bdi title="{}">{}</bdi>', exact, duration_text(ms))
 
 

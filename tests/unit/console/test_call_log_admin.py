@@ -98,7 +98,7 @@ def test_the_list_takes_as_many_queries_for_many_calls_as_for_one(
 
 
 def test_no_more_rows_are_counted_than_the_list_leads_to(browser: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST", 60)
+    monkeypatch.setattr(module.CallPaginator, "most", 60)
     for _number in range(70):
         log()
     with CaptureQueriesContext(connection) as asked:
@@ -122,7 +122,7 @@ def test_each_value_of_a_call_narrows_the_list(browser: Client) -> None:
     page = browser.get(CALLS, {"q": "today"})
     expected = ["tool:query_records", "model:shop.order", "user:ann", 'client:"Claude Desktop"', "method:tools/list"]
     assert {f"today {each}" for each in expected} <= links(page)
-    assert "1,234.6" in page.text
+    assert '<bdi title="1,234.6 ms">1.2 s</bdi>' in page.text
     assert 'class="mcp-row-failed"' in page.text
     page = browser.get(CALLS, {"q": "user:ann"})
     assert '<span class="mcp-value" title="ann">' in page.text
