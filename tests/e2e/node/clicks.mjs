@@ -2,8 +2,8 @@
 //
 // Standard input: { executable, login: { url, username }, journeys: [{ name, url, actions: [action] }] }
 // An action is one of { click: { role, name, most } }, where `most` takes the one whose first number in the name is the
-// highest, { tab: name }, which presses Tab until what has the focus is called so, { keys: [key] },
-// and { drag: [name, name] }, from one link to another.
+// highest, { tab: name }, which presses Tab until what has the focus is called so, { keys: [key] }, { follow: key }, which
+// leads to another page, and { drag: [name, name] }, from one link to another.
 // Standard output: [{ name, clicks, tabs, stops, url, text, status, problems: [text] }]
 
 import { readFileSync } from 'node:fs';
@@ -47,6 +47,9 @@ const doing = {
     for (const key of keys) {
       await Promise.all([key === 'Enter' && page.waitForNavigation(), page.keyboard.press(key)]);
     }
+  },
+  async follow(page, key) {
+    await Promise.all([page.waitForNavigation(), page.keyboard.press(key)]);
   },
   async drag(page, [from, to]) {
     await page.mouse.move(...(await middle(page, from)));

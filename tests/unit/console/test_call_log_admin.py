@@ -343,3 +343,100 @@ def test_what_clients_say_is_inert(browser: Client) -> None:
         text = browser.get(address).content.decode()
         assert "<img src=x" not in text
         assert "&lt;img src=x" in text
+
+
+def test_a_column_is_sorted_within_the_newest_calls_by_as_many_queries(
+    browser: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log(tool="old", duration=9000.0, ago=timedelta(days=1))
+    for number in range(4):
+        log(
+            tool=f"tool_{number}",
+            duration=float(number * 7 % 4),
+            rows_changed=number % 2,
+            ago=timedelta(minutes=number),
+        )
+    assert listed(browser, o="-1") == ["old", "tool_1", "tool_2", "tool_3", "tool_0"]
+    with CaptureQueriesContext(connection) as usual:
+        assert listed(browser)[-1] == "old"
+    number = len(usual)
+    monkeypatch.setattr(module.CallPaginator, "most", 4)
+    with CaptureQueriesContext(connection) as asked:
+        assert listed(browser, o="-1") == ["tool_1", "tool_2", "tool_3", "tool_0"]
+    assert len(asked) <= number + 1
+    # The rows that are sorted were found by their time.
+    sorting = [each["sql"] for each in asked if "duration" in each["sql"].rpartition("ORDER")[2]]
+    assert sorting
+    assert all("time >=" in re.sub('["`]', "", sql) for sql in sorting)
+    assert listed(browser, o="1") == ["tool_0", "tool_3", "tool_2", "tool_1"]
+    assert listed(browser, o="-2") == ["tool_1", "tool_3", "tool_0", "tool_2"]
+    assert "The newest 4 calls." in browser.get(CALLS, {"o": "-1"}).text
+
+
+def test_the_columns_say_how_they_are_sorted(browser: Client) -> None:
+    for number in range(60):
+        log(tool=f"tool_{number % 2}", duration=float(number))
+    page = browser.get(CALLS, {"q": "tool:tool_1", "p": "1"}).text
+    assert 'aria-sort="descending"><a href="?o=0&amp;q=tool%3Atool_1">time</a>' in page
+    assert 'aria-sort="none"><a href="?o=-1&amp;q=tool%3Atool_1">duration</a>' in page
+    page = browser.get(CALLS, {"o": "-1"}).text
+    assert 'aria-sort="descending"><a href="?o=1">duration</a>' in page
+    assert ">Older<" not in page.partition("mcp-pages")[2]
+    assert "mcp-new" not in page
+    for order in ("7", "x", "-", "1.2", "-1.-0", ""):
+        assert browser.get(CALLS, {"o": order}).status_code == 200, order
+
+
+def test_a_row_has_its_reason_and_what_it_changed_and_no_two_links_to_one_page(browser: Client) -> None:
+    values = {"model": "same", "username": "same", "user": "7", "client_name": "same", "client_id": "same"}
+    call = log(tool="same", outcome="tool_error", detail=f"No field {EVIL}", rows_changed=1234, **values)
+    page = browser.get(CALLS, {"q": "failed"})
+    (row,) = re.findall(r'<tr class="mcp-row.*?</tr>', page.text, re.DOTALL)
+    hrefs = re.findall(r'href="([^"]*)"', row)
+    assert len(hrefs) == len(set(hrefs)) == 5
+    assert hrefs[0] == f"{call.pk}/change/?q=failed"
+    assert "No field &lt;img" in row
+    assert ">1,234</td>" in row
+    # A value that the query has narrows no further, but the same text of another column does.
+    assert "failed user:same client:same" in links(browser.get(CALLS, {"q": "failed user:same"}))
+
+
+def test_a_call_leads_to_the_calls_beside_it_within_the_query(browser: Client) -> None:
+    moment = timezone.now() - timedelta(days=1)
+    calls = [log(outcome=("tool_error", "ok")[number % 2]) for number in range(6)]
+    # Two came at the same time.
+    for number, call in enumerate(calls):
+        CallEntry.objects.filter(pk=call.pk).update(time=moment + timedelta(minutes=number // 3))
+
+    def beside(number: int, query: str) -> list[int | None]:
+        page = browser.get(f"{CALLS}{calls[number].pk}/change/", {"q": query} if query else {})
+        found = [page.context["newer"], page.context["older"]]
+        return [each and [call.pk for call in calls].index(each.pk) for each in found]
+
+    assert [beside(number, "") for number in (0, 2, 3, 5)] == [[1, None], [3, 1], [4, 2], [None, 4]]
+    assert [beside(number, "failed") for number in (0, 2, 3)] == [[2, None], [4, 0], [4, 2]]
+    assert beside(2, "nonsense-word") == [None, None]
+    page = browser.get(f"{CALLS}{calls[2].pk}/change/", {"q": "failed"}).text
+    assert f'<a rel="next" href="{CALLS}{calls[0].pk}/change/?q=failed">' in page
+    assert f'<a href="{CALLS}?q=failed">' in page
+
+
+@pytest.mark.parametrize("query", ["caller:service", "caller:service failed", "reason:totl", "failed"])
+def test_few_calls_are_searched_for_those_beside_one(
+    browser: Client, monkeypatch: pytest.MonkeyPatch, query: str
+) -> None:
+    monkeypatch.setattr(call_query, "LOOKED_THROUGH", 3)
+    far = [timedelta(minutes=1), timedelta(minutes=90)]
+    for ago in far:
+        log(kind="service", outcome="tool_error", detail="totl", ago=ago)
+    for minute in range(2, 90, 4):
+        outcome = "tool_error" if minute % 8 == 2 else "refused:scope"
+        log(ago=timedelta(minutes=minute), outcome=outcome, detail="other" if query != "failed" else "totl")
+    call = log(kind="service", outcome="tool_error", detail="totl", ago=timedelta(minutes=45))
+    page = browser.get(f"{CALLS}{call.pk}/change/", {"q": query})
+    if query == "failed":
+        assert page.context["newer"].time - call.time < timedelta(minutes=9)
+        assert call.time - page.context["older"].time < timedelta(minutes=9)
+    else:
+        # They are too far away to be looked for.
+        assert page.context["newer"] is page.context["older"] is None
