@@ -17,23 +17,11 @@ from mcp_django.context.call_record import CallRecord
 from mcp_django.models import CallEntry
 from mcp_django.operating.call_log_storage import row_of, store
 from tests.factories import make_superuser, make_user
+from tests.unit.console.test_call_log_admin import CALLS, log, signed_in
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
-CALLS = "/admin/mcp_django/callentry/"
 FILE = f"{CALLS}csv/"
 EVIL = ['=HYPERLINK("https://evil.example")', "+1+cmd|' /C calc'!A0", "@SUM(1)", "\uff1d1+1", "a;=1+1"]
-
-
-def log(ago: timedelta = timedelta(0), **values: Any) -> CallEntry:
-    record = CallRecord(started=timezone.now() - ago, **{"outcome": "ok", "tool": "query_records", **values})
-    store([row_of(record)])
-    return CallEntry.objects.get(call_id=record.id.hex)
-
-
-def signed_in(user: Any) -> Client:
-    found = Client()
-    found.force_login(user)
-    return found
 
 
 @pytest.fixture
