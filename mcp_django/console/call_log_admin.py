@@ -85,12 +85,15 @@ class CallEntryAdmin(ReadOnlyAdmin, Home):
         context = {**self.get_context(request, "calls"), "most": self.paginator.most, **rows}
         return with_policy(super().changelist_view(request, context | {"title": _("Calls")} | (extra_context or {})))
 
+    def _require_reader(self, request: HttpRequest) -> None:
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+
     def new_view(self, request: HttpRequest) -> HttpResponse:
         """Answer in JSON how many calls of a query are newer than one, at most ``MOST_NEW``."""
         from .call_query import CallQuery
 
-        if not self.has_view_permission(request):
-            raise PermissionDenied
+        self._require_reader(request)
         query = CallQuery.parse(request.GET.get("q", ""), timezone.now())
         after = request.GET.get("after", "")
         count = self._count_new(request, query, int(after)) if after.isdecimal() and len(after) < 19 else 0
@@ -116,8 +119,7 @@ class CallEntryAdmin(ReadOnlyAdmin, Home):
         """Answer with the calls of a query as a CSV file: as many as the list leads to, in its order."""
         from .call_file import respond
 
-        if not self.has_view_permission(request):
-            raise PermissionDenied
+        self._require_reader(request)
         given = request.GET
         request.GET = QueryDict(mutable=True)  # type: ignore[assignment]
         request.GET.update({name: given[name] for name in (SEARCH_VAR, ORDER_VAR) if name in given})
