@@ -172,9 +172,10 @@ def safe(text: str) -> str:
     """Return a text that no spreadsheet runs."""
     if NUMBER.fullmatch(text):
         return text
+    found = FORMULA.sub(_with_guard, text)
     if text[:1] in BLANKS and FORMULA.match(text) is None:
-        return GUARD + text
-    return FORMULA.sub(_with_guard, text)
+        return GUARD + found
+    return found
 
 
 def _with_guard(found: re.Match[str]) -> str:

@@ -198,6 +198,22 @@ def test_G_a_file_of_an_action_is_switched_off_with_the_tool_that_ran_it(storage
         KeptExport.of_uri(request_of(user, site, **asking), uri)
 
 
+def draw_picture(request: Any) -> str:
+    """Draw a picture that runs a script."""
+    return '<svg xmlns="http://www.w3.org/2000/svg" onload="alert(document.domain)"></svg>\ud800\0' * 2_000
+
+
+def test_G_no_browser_runs_what_a_tool_has_said(storage: Any, reader: User) -> None:
+    with tool_of(draw_picture, read_only=True):
+        told = MCPClient(reader).call("draw_picture").structured["result_file"]
+        response = downloaded(reader, told)
+    assert response["Content-Type"] == "text/plain"
+    assert response["Content-Disposition"].startswith('attachment; filename="draw_picture-')
+    assert response["X-Content-Type-Options"] == "nosniff"
+    assert "sandbox" in response["Content-Security-Policy"]
+    assert body_of(response).startswith("<svg")
+
+
 # Whose it is
 
 

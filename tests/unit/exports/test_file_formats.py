@@ -3,12 +3,13 @@
 import csv
 import io
 import json
+import random
 import re
 from typing import Any
 
 import pytest
 
-from mcp_django.exports.file_formats import CSVFile, JSONLinesFile, safe
+from mcp_django.exports.file_formats import CSVFile, JSONLinesFile, guarded, safe
 from mcp_django.exports.questions import FileColumn
 
 pytestmark = pytest.mark.one_django
@@ -76,6 +77,22 @@ def test_a_text_is_guarded_where_a_spreadsheet_splits_lines_at_another_character
 
 def test_quotes_before_a_sign_at_the_beginning_are_part_of_the_text() -> None:
     assert table(['"=1+1"'], ["'=1+1"]) == [["note"], ['"=1+1"'], ["'=1+1"]]
+
+
+def test_no_drawn_text_runs_wherever_its_line_is_split() -> None:
+    draw = random.Random(7)
+    for _ in range(20_000):
+        text = "".join(draw.choices("=+-@\uff1d;\t\r\n \"'\u200b\0ab12,", k=draw.randrange(1, 9)))
+        found = safe(text)
+        assert guarded(["a", text, "b"]) == ["a", found, "b"]
+        if found == text and re.fullmatch(r"[+-]?\d+([.,]\d+)?", text):
+            continue
+        first, *others = re.split("[;\t\r\n]", found)
+        for part, unseen in ((first, " \u200b\0"), *((part, ' \u200b\0"') for part in others)):
+            assert part.lstrip(unseen)[:1] not in set("=+-@\uff1d"), (text, found)
+        # Nothing is added but guards, and nothing is lost.
+        assert len(found) - len(text) == found.count("'") - text.count("'")
+        assert found.replace("'", "") == text.replace("'", "")
 
 
 @pytest.mark.parametrize("char", ["\n", "\t", ";", " ", "\u200b", "; ", '"', "\r\n"])
