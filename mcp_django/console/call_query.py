@@ -154,11 +154,11 @@ class KnownValues:
         """The reasons of the newest calls that failed or were refused."""
         failed = CallQuery((Term("outcome", "failed"), Term("outcome", "refused")), timezone.now(), self)
         rows, _since = failed.newest(CallEntry._default_manager.order_by("-time"))
-        return "\0".join(rows.filter(detail__gt="").values_list("detail", flat=True)[:NEWEST])
+        return "\0".join(dict.fromkeys(rows.filter(detail__gt="").values_list("detail", flat=True)[:NEWEST]))
 
     def reason(self, text: str) -> str:
-        """Return a text as the newest reasons spell it, "" if it is too short or in none of them."""
-        found = len(text) >= TELLING and re.search(re.escape(text), self.reasons, re.IGNORECASE)
+        """Return a text as the newest reasons spell it, "" if it is in none of them."""
+        found = re.search(re.escape(text), self.reasons, re.IGNORECASE)
         return found[0] if found else ""
 
     def has(self, column: str, value: str) -> bool:
@@ -186,11 +186,18 @@ class KnownValues:
 
     def spelling(self, name: str, value: str) -> str:
         """Return a value as the newest calls spell it, "" if they have none."""
-        values = self.counts.get(name, Counter())
-        low = value.lower()
-        if value in values:
+        if value in self.counts.get(name, ()):
             return value
-        return next((each for each in values if each.lower() == low), "")
+        return self._spellings.get(name, {}).get(value.lower(), "")
+
+    @cached_property
+    def _spellings(self) -> dict[str, dict[str, str]]:
+        return {name: {value.lower(): value for value in reversed(values)} for name, values in self.counts.items()}
+
+    @cached_property
+    def spoken(self) -> dict[str, list[str]]:
+        """The codes of outcomes by the words that pages show for them."""
+        return Outcome.spoken()
 
     def nearest(self, word: str) -> str:
         """Return the text of the term that is most like a word, "" if none is."""
@@ -298,7 +305,6 @@ class Reader:
     def __init__(self, now: datetime, known: KnownValues) -> None:
         self.known = known
         self.times = TimeReader(now)
-        self._spoken = Outcome.spoken()
         self._words: dict[str, list[Term]] = {}
 
     def read(self, text: str) -> tuple[Term, ...]:
@@ -331,10 +337,14 @@ class Reader:
         found = self._words[words[0]]
         if found[0].name:
             return 1, found
-        for size in sizes:
-            if reason := self.known.reason(" ".join(words[:size])):
-                return size, [Term("reason", reason)]
-        return 1, found
+        # The longest text that is in a reason, which its beginning is as well.
+        longest = 0, ""
+        for size in reversed(sizes):
+            if not (reason := self.known.reason(" ".join(words[:size]))):
+                break
+            longest = size, reason
+        size, reason = longest
+        return (size, [Term("reason", reason)]) if len(reason) >= TELLING else (1, found)
 
     def _is_divided(self, terms: Iterable[Term], tokens: list[str]) -> bool:
         """Return whether the last term is the beginning of a period, and the next one its end."""
@@ -351,8 +361,8 @@ class Reader:
     def _phrase(self, words: list[str]) -> list[Term]:
         """Return the terms of words that pages show for an outcome, or of several that are exactly a name."""
         text = " ".join(words)
-        if text.lower() in self._spoken:
-            return [Term("outcome", code) for code in self._spoken[text.lower()]]
+        if text.lower() in self.known.spoken:
+            return [Term("outcome", code) for code in self.known.spoken[text.lower()]]
         if len(words) == 1 or words[0].lower() in WORDS or TIMELY.match(words[0].lower()):
             return []
         first, colon, value = text.partition(":")
@@ -364,7 +374,7 @@ class Reader:
         """Return the term of a name and a value, None if the name cannot have this value."""
         low = value.lower()
         if name == "outcome":
-            low = WORDS[low][1] if low in WORDS else self._spoken.get(low, [low])[0]
+            low = WORDS[low][1] if low in WORDS else self.known.spoken.get(low, [low])[0]
             if low in Outcome.GROUPS or OUTCOME.fullmatch(low):
                 return Term(name, low)
             return None
