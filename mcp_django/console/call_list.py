@@ -82,6 +82,8 @@ class CallList(ChangeList):
     @cached_property
     def faceted(self) -> list[dict[str, Any]]:
         """The newest calls that the query finds, at most ``FACETED``."""
+        if not self.result_count:
+            return []
         return list(self.queryset.order_by("-time", "-pk").values(*READ)[:FACETED])
 
     @property
