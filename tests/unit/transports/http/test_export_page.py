@@ -2,6 +2,7 @@
 
 import logging
 import re
+from http.client import HTTPConnection
 from typing import Any
 
 import pytest
@@ -446,3 +447,31 @@ def test_a_client_that_is_switched_off_takes_its_files_away(reader: User) -> Non
     Export.objects.update(client_id="robot")
     set_switch("client", "robot", reason="Stolen", by="boss")
     assert signed_in(reader).get(page).status_code == 403
+
+
+@pytest.mark.parametrize("format", ["csv", "jsonl", "xlsx"])
+def test_a_real_connection_gives_the_file_and_its_head_and_nobody_elses(
+    reader: User, live_server: Any, format: str, request: pytest.FixtureRequest
+) -> None:
+    page = exported(reader, format=format)
+    row = Export.objects.get()
+    connection = HTTPConnection(live_server.url.partition("//")[2], timeout=60)
+    request.addfinalizer(connection.close)
+
+    def answer(method: str, path: str, user: User | None, **headers: str) -> tuple[int, dict[str, str], bytes]:
+        cookie = "" if user is None else f"sessionid={signed_in(user).cookies['sessionid'].value}"
+        connection.request(method, path, headers={"Cookie": cookie, **headers})
+        response = connection.getresponse()
+        return response.status, dict(response.getheaders()), response.read()
+
+    status, headers, found = answer("HEAD", page, reader)
+    assert (status, headers["Content-Length"], found) == (200, str(row.size), b"")
+    status, headers, found = answer("GET", page, reader, Range="bytes=1-2")
+    assert (status, len(found)) == (200, row.size)
+    assert answer("GET", page, make_superuser("eve"))[0] == 404
+    assert answer("GET", page, None)[0] == 302
+    for path in (f"{page}/../{row.pk}", f"{page}%0d%0aX-Own:%201", f"{page};x", f"{page}?format=html", page.upper()):
+        status, headers, again = answer("GET", path, reader)
+        assert "X-Own" not in headers
+        assert status in (200, 404)
+        assert (again == found) is (status == 200)
