@@ -27,16 +27,22 @@ def main() -> None:
     except (OSError, OverflowError) as error:
         parser.error(f"{error} (--port {options.port}, --keep {options.keep})")
     # Each ends the shop as Ctrl+C does; Windows has no SIGHUP.
-    for name in {"SIGINT", "SIGTERM", "SIGHUP"} & {*dir(signal)}:
-        signal.signal(getattr(signal, name), signal.default_int_handler)
+    ends = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    for end in ends:
+        signal.signal(end, signal.default_int_handler)
     print(f"Making a tiny shop on port {port}, which takes a few seconds.", flush=True)
     fate = f"Its data stays in {options.keep}." if options.keep else "Its data is removed then."
     try:
         with nullcontext(options.keep) if options.keep else TemporaryDirectory(prefix="mcp-django-") as folder:
-            # This imports the server, which sets up an event loop at once.
-            from .tryout.shop import serve
+            try:
+                # This imports the server, which sets up an event loop at once.
+                from .tryout.shop import serve
 
-            serve(Path(folder), HOST, port, fate)
+                serve(Path(folder), HOST, port, fate)
+            finally:
+                # People press Ctrl+C twice: the second time must not leave the data behind.
+                for end in ends:
+                    signal.signal(end, signal.SIG_IGN)
     except KeyboardInterrupt:
         sys.exit(130)
 

@@ -6,6 +6,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
 
@@ -63,6 +64,22 @@ def test_a_signal_removes_the_folder(monkeypatch: pytest.MonkeyPatch, served: Se
     assert ended.value.code == 130
     assert not served["folder"].exists()
     assert "removed" in served["fate"]
+
+
+def test_a_second_signal_while_the_folder_is_removed_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch, served: Served
+) -> None:
+    def remove(directory: TemporaryDirectory[str]) -> None:
+        send(signal.SIGINT)
+        cleanup(directory)
+
+    cleanup = TemporaryDirectory.cleanup
+    monkeypatch.setattr(TemporaryDirectory, "cleanup", remove)
+    served["end"] = lambda: send(signal.SIGINT)
+    with pytest.raises(SystemExit) as ended:
+        run(monkeypatch, "--port", "0")
+    assert ended.value.code == 130
+    assert not served["folder"].exists()
 
 
 @pytest.mark.parametrize(("end", "error"), [(lambda: None, None), (fail, RuntimeError)])
