@@ -111,6 +111,17 @@ def test_no_more_rows_are_counted_than_the_list_leads_to(browser: Client, monkey
     assert "The newest 60 calls that match." in browser.get(CALLS, {"q": "ok"}).text
 
 
+def test_the_words_of_outcomes_are_collected_once_for_a_page(browser: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(50):
+        log(tool=f"tool_{number}", client_name=f"Client {number}")
+    collected: list[int] = []
+    words = call_query.Outcome.spoken()
+    monkeypatch.setattr(call_query.Outcome, "spoken", lambda: collected.append(1) or words)
+    browser.get(CALLS, {"q": "last 1h nothing-of-the-kind"})
+    browser.get(CALLS)
+    assert len(collected) <= 2
+
+
 def links(page: Any) -> set[str]:
     """The queries that a page leads to."""
     return {parse_qs(url.partition("?")[2]).get("q", [""])[0] for url in re.findall(r'href="(\?[^"]*)"', page.text)}
