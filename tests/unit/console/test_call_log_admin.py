@@ -451,3 +451,15 @@ def test_few_calls_are_searched_for_those_beside_one(
     else:
         # They are too far away to be looked for.
         assert page.context["newer"] is page.context["older"] is None
+
+
+def test_one_time_and_one_duration_are_written_the_same_on_every_page(browser: Client) -> None:
+    call = log(duration=1234.56, session="s-1", tool="one")
+    written = [CALLS, f"{CALLS}{call.pk}/change/", f"{CALLS}conversations/?call={call.pk}", f"{CALLS}conversations/"]
+    texts = [browser.get(address).text for address in written]
+    assert all('<bdi title="1,234.6 ms">1.2 s</bdi>' in text for text in texts[:3])
+    assert not any(other in text for text in texts for other in ("1,235 ms", "1234.6", "1,234.6</"))
+    (moment,) = {
+        match for text in texts for match in re.findall(r"<time [^>]*>(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)</time>", text)
+    }
+    assert moment == f"{call.time:%Y-%m-%d %H:%M:%S}"
