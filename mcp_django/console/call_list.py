@@ -101,7 +101,9 @@ class CallList(ChangeList):
         for name, most in PROPOSED.items():
             counts = Counter(call[COLUMNS[name]] for call in self.faceted)
             values += [(name, value) for value, _count in counts.most_common(most) if value]
-        self.asked.known.learn(*[("client_id", value) for name, value in values if name == "client"])
+        known = self.asked.known
+        known.learn(*[("client_id", value) for name, value in values if name == "client"])
+        known.user_keys(*[value for name, value in values if name == "user"])
 
         names = {term.name for term in self.asked.terms}
         found = []

@@ -30,22 +30,20 @@ def show(page: Page, request: HttpRequest) -> HttpResponseBase:
     if call is None:
         raise Http404
     may_see_bodies = user.has_perm("mcp_django.view_bodies")
-    bodies = ("", "")
-    if may_see_bodies:
-        bodies = CallEntry._default_manager.values_list(*BODIES).get(pk=call.pk)
+    query = CallQuery.parse(request.GET.get("q", ""), timezone.now())
+    log = CallEntry._default_manager.all()
+    read = log.values(*(BODIES if may_see_bodies else ()), **query.beside(log, call)).get(pk=call.pk)
     try:
         model: Any = apps.get_model(call.model)
     except (LookupError, ValueError):
         model = None
-    query = CallQuery.parse(request.GET.get("q", ""), timezone.now())
-    newer, older = query.beside(CallEntry._default_manager.only("time"), call)
     context = {
         "entry": call,
         "query": query,
-        "newer": newer,
-        "older": older,
-        "arguments": pretty(bodies[0]),
-        "result": pretty(bodies[1]),
+        "newer": read["newer"],
+        "older": read["older"],
+        "arguments": pretty(read.get("arguments", "")),
+        "result": pretty(read.get("result", "")),
         "may_see_bodies": may_see_bodies,
         "doubts": doubts_about(call.client_name, [call.client_host] if call.client_host else ()),
         "parts": parts_of(call),

@@ -131,6 +131,7 @@ class KnownValues:
         self._looks: dict[tuple[str, str], Look] = {}
         self._edges: dict[tuple[Any, ...], datetime | None] = {}
         self._has: dict[tuple[str, str], bool | None] = {}
+        self._users: dict[str, list[str]] = {}
         self._compared = 0
 
     @cached_property
@@ -269,22 +270,30 @@ class KnownValues:
         names = self.names(name, value)
         if len(names) == 1:
             return self._exact(name, names[0])
-        keys = self._keys_of(*names) if name == "user" else []
+        keys = self.user_keys(*names) if name == "user" else []
         return (name, keys) if len(keys) >= len(names) > 0 else (COLUMNS[name], names)
 
     def _exact(self, name: str, value: str) -> Look:
         if name == "client" and self.has("client_id", value):
             return "client_id", [value]
-        if name == "user" and (keys := self._keys_of(value)):
+        if name == "user" and (keys := self.user_keys(value)):
             return name, keys
         if name == "user" and value not in self.counts[name] and self.has("user", value):
             return name, [value]
         return COLUMNS[name], [value == "yes" if name == "writes" else value]
 
-    def _keys_of(self, *names: str) -> list[str]:
+    def user_keys(self, *names: str) -> list[str]:
+        """Return the keys of the users with these names; one query asks for all that are not known yet."""
         model = get_user_model()
-        users = model._default_manager.filter(**{f"{model.USERNAME_FIELD}__in": names})
-        return [str(key) for key in users.values_list("pk", flat=True)]
+        unknown = [name for name in names if name not in self._users]
+        if unknown:
+            users = model._default_manager.filter(**{f"{model.USERNAME_FIELD}__in": unknown})
+            found = [(name, str(key)) for name, key in users.values_list(model.USERNAME_FIELD, "pk")]
+            for name in unknown:
+                exact = [key for other, key in found if other == name]
+                # Some databases find a name in any case.
+                self._users[name] = exact or [key for other, key in found if other.lower() == name.lower()]
+        return [key for name in names for key in self._users[name]]
 
 
 def history_entries(keys: Iterable[Any]) -> QuerySet[LogEntry]:
@@ -574,18 +583,20 @@ class CallQuery:
         within = {"time__lte" if from_oldest else "time__gte": edge}
         return matching.filter(**within).order_by(order, "-pk"), edge
 
-    def beside(self, rows: QuerySet[CallEntry], call: CallEntry) -> tuple[CallEntry | None, CallEntry | None]:
-        """Return the next newer and the next older call that match."""
-        found = []
-        for is_newer in (True, False):
-            period = (call.time, None) if is_newer else (None, call.time + timedelta(microseconds=1))
+    def beside(self, rows: QuerySet[CallEntry], call: CallEntry) -> dict[str, Subquery]:
+        """Return what looks for the keys of the next ``newer`` and the next ``older`` call that match."""
+        found = {}
+        for name, period in (("newer", (call.time, None)), ("older", (None, call.time + timedelta(microseconds=1)))):
+            is_newer = name == "newer"
             near = CallQuery((*self.parts, Term("time", "", period)), self.now, self.known)
             calls, _edge = near.newest(rows.order_by("-time", "-pk"), from_oldest=is_newer)
             way = "gt" if is_newer else "lt"
             beyond = Q(**{f"time__{way}": call.time}) | Q(**{"time": call.time, f"pk__{way}": call.pk})
             calls = calls.filter(beyond)
-            found.append((calls.reverse() if is_newer else calls)[:1].first())
-        return found[0], found[1]
+            if is_newer:
+                calls = calls.reverse()
+            found[name] = Subquery(calls.values("pk")[:1])
+        return found
 
     def _looks(self) -> dict[str, list[Look]]:
         looks: dict[str, list[Look]] = {}

@@ -25,7 +25,7 @@ from .overview_charts import SPANS
 
 # What the page shows where the query names no time.
 DEFAULT: Final = "last 7d"
-# Maximum number of causes, of pairs of client and user that are counted for them, and of names that a cause shows.
+# Maximum number of causes, of newest failures whose clients and users are read, and of names that a cause shows.
 MOST: Final = 50
 MOST_CALLERS: Final = 5_000
 NAMED: Final = 3
@@ -111,6 +111,8 @@ class Failures:
         else:
             self.rows, self.since = self.listed.newest(log)
         self.rows = self.rows.filter(cause__gt="").order_by()
+        # The time since which clients and users are named, None for all.
+        self.named_since: datetime | None = None
 
     @property
     def listed(self) -> CallQuery:
@@ -137,7 +139,7 @@ class Failures:
         newest = self.rows.filter(cause__in=checksums, time__in={line["last"] for line in found}).only(*READ)
         last = {entry.cause: entry for entry in newest.annotate(first=Subquery(earliest)).order_by("time", "pk")}
         first = log.in_bulk([entry.first for entry in last.values()])
-        clients, users = self._callers(checksums)
+        clients, users = self._callers(checksums, sum(line["n"] for line in found))
         number = self.count if len(found) == MOST else sum(line["n"] for line in found)
         causes = [
             FailureCause(
@@ -175,16 +177,24 @@ class Failures:
         """Return the causes that this version of the server was the first to meet."""
         return [cause for cause in self.causes if cause.first.release == release]
 
-    def _callers(self, checksums: list[str]) -> tuple[dict[str, Counter[str]], dict[str, Counter[str]]]:
-        """Return the clients and the users who meet each cause, with the number of failures."""
+    def _callers(self, checksums: list[str], number: int) -> tuple[dict[str, Counter[str]], dict[str, Counter[str]]]:
+        """Return the clients and the users who meet each cause, with the number of failures.
+
+        Of more failures than ``MOST_CALLERS``, the newest are read: no index has the names.
+        """
+        met = self.rows.filter(cause__in=checksums)
+        if number > MOST_CALLERS:
+            times = met.order_by("-time").values_list("time", flat=True)
+            self.named_since = times[MOST_CALLERS - 1]
+            met = met.filter(time__gte=self.named_since)
         clients: dict[str, Counter[str]] = defaultdict(Counter)
         users: dict[str, Counter[str]] = defaultdict(Counter)
-        met = self.rows.filter(cause__in=checksums).values_list("cause", "client_name", "client_id", "username")
-        for checksum, name, client_id, username, number in met.annotate(Count("pk"))[:MOST_CALLERS]:
+        names = met.values_list("cause", "client_name", "client_id", "username").annotate(Count("pk"))
+        for checksum, name, client_id, username, count in names:
             if name or client_id:
-                clients[checksum][name or client_id] += number
+                clients[checksum][name or client_id] += count
             if username:
-                users[checksum][username] += number
+                users[checksum][username] += count
         return clients, users
 
 
@@ -209,6 +219,7 @@ def show(page: Page, request: HttpRequest) -> HttpResponseBase:
         "most": MOST if len(found.causes) == MOST else 0,
         "calls_url": page.home.calls_url,
         "since": found.since,
+        "named_since": found.named_since,
         "earlier_url": found.since and query.back_from(found.since).url(),
         "list_url": found.listed.url(page.home.calls_url),
         "spans": [(title, query.adding(time=text).url(), text in texts) for text, title in SPANS],

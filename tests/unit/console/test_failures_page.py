@@ -113,6 +113,23 @@ def test_failures_of_a_client_are_searched_among_the_newest_and_the_page_leads_f
     assert shown(admin, "last 7d").count("one.") == 2
 
 
+def test_of_many_failures_the_newest_name_their_clients_and_the_page_says_so(
+    admin: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail("An old one.", hours=30, number=3, client_name="Zed", client_id="z")
+    fail("A new one.", number=3, client_name="Claude", client_id="c")
+    assert "Clients and users: of the newest" not in shown(admin)
+    assert "Zed 3" in shown(admin)
+
+    monkeypatch.setattr("mcp_django.console.failures_page.MOST_CALLERS", 3)
+    page = shown(admin)
+    assert "Clients and users: of the newest failures, back to" in page
+    assert "Claude 3" in page
+    assert "Zed" not in page
+    # The numbers of failures are whole.
+    assert page.count("3 50 %") == 2
+
+
 def test_a_query_for_failures_that_came_in_one_way_leads_to_the_list_of_these(admin: Client) -> None:
     fail("No.", outcome="refused:scope")
     page = admin.get(url("failures"), {"q": "refused"}).content.decode()
