@@ -26,7 +26,7 @@ from ..orm.access import ModelAccess, access_of
 from ..orm.aggregates.aggregation import Aggregation
 from ..orm.aggregates.asked_measures import AskedMeasure
 from ..orm.cells import Page
-from ..orm.columns import Column, GenericColumn, ReverseColumn
+from ..orm.columns import Column, GenericColumn, ManyColumn, ReverseColumn
 from ..orm.conditions import Applied, Condition, Filter
 from ..orm.fields import resolve_path
 from ..orm.named_filters import Narrowed
@@ -104,16 +104,62 @@ class FileColumn:
         return [f"{self.name}{part}" for part in self.parts]
 
 
+class UnexportedLabels:
+    """The labels of records that the caller may not export, in columns of other records.
+
+    The key in such a column belongs to the record that is exported, and stays. ``models`` are those whose labels are
+    left out.
+    """
+
+    def __init__(self, model: ModelAccess, columns: Sequence[Column | None]) -> None:
+        self.generic: list[int] = []
+        self.single: list[int] = []
+        self.many: list[int] = []
+        found: list[ModelAccess] = []
+        for place, column in enumerate(columns):
+            if isinstance(column, GenericColumn):
+                self.generic.append(place)
+                found += model.access.models
+            elif column is not None and (column.is_foreign_key or isinstance(column, ManyColumn)):
+                related = model.access.model_of(column.field.related_model)
+                if related is not None and not related.may("export"):
+                    (self.single if column.is_foreign_key else self.many).append(place)
+                    found.append(related)
+        self.models = sorted({end.exposure.label for end in found if not end.may("export")})
+
+    def left_out(self, rows: list[list[Any]]) -> list[list[Any]]:
+        """Return rows without these labels."""
+        if not self.models:
+            return rows
+        return [self._left_out(row) for row in rows]
+
+    def _left_out(self, row: Sequence[Any]) -> list[Any]:
+        found = list(row)
+        for place in self.single:
+            found[place] = _without_label(row[place])
+        for place in self.many:
+            found[place] = [_without_label(item) for item in row[place] or ()]
+        for place in self.generic:
+            # The last of its parts is the model.
+            if row[place] is not None and row[place][-1] in self.models:
+                found[place] = _without_label(row[place])
+        return found
+
+
 class Question:
     """A question whose answer becomes a file: its ``model``, its ``columns``, and its arguments ``given``.
 
-    ``notes`` are what the caller should know of the answer, once it was read.
+    ``shown`` are the columns of the exposure for the first of ``columns``, None for each that has none. ``notes`` are
+    what the caller should know of the answer, once it was read.
     """
 
-    def __init__(self, model: ModelAccess, given: Arguments, columns: Sequence[FileColumn]) -> None:
+    def __init__(
+        self, model: ModelAccess, given: Arguments, columns: Sequence[FileColumn], shown: Sequence[Column | None]
+    ) -> None:
         self.model = model
         self.given = given
         self.columns = columns
+        self.labels = UnexportedLabels(model, shown)
         self.notes: dict[str, None] = {}
 
     @staticmethod
@@ -158,6 +204,8 @@ class Question:
         except EmptyResultSet:
             return ""
         told = [text for text in map(str, params) if MOMENT.match(text) is None]
+        # A file that was made before has the labels.
+        told += self.labels.models
         return blake2b(repr([sql, told]).encode(errors="replace"), digest_size=16).hexdigest()
 
     def total(self) -> int | None:
@@ -169,7 +217,11 @@ class Question:
         raise NotImplementedError
 
     def pages(self) -> Iterator[list[list[Any]]]:
-        """Yield the rows of the answer, some at a time, as they stand on a page."""
+        """Yield the rows of the answer, some at a time, as they stand on a page, but without the labels of records that
+        may not be exported."""
+        return map(self.labels.left_out, self._pages())
+
+    def _pages(self) -> Iterator[list[list[Any]]]:
         raise NotImplementedError
 
 
@@ -180,7 +232,7 @@ class RowsQuestion(Question):
         columns = [FileColumn.of(column.name, column) for column in query.columns]
         if with_urls:
             columns.append(FileColumn(Address.ADMIN_URL))
-        super().__init__(model, given, columns)
+        super().__init__(model, given, columns, query.columns)
         self.query = query
         self.with_urls = with_urls
 
@@ -194,12 +246,8 @@ class RowsQuestion(Question):
             rows = RowArguments(model, {**given, "fields": others or ["pk"]})
         query = replace(rows.query(), text_limit=None)
         for column in query.columns:
-            # A column of a related row is a part of that row, and a value of a list one of its rows.
-            listed = RelatedValue.read(model, column.name) if column.through else None
-            end = Path.read(model, column.name).end if column.through else model
-            if listed is not None:
-                end = listed.link.related
-            _check_exported(column.name, end)
+            for end in _holders(model, column):
+                _check_exported(column.name, end)
         return cls(model, given, query, with_urls=with_urls)
 
     @property
@@ -223,7 +271,7 @@ class RowsQuestion(Question):
             # It shows on the way.
             return False
 
-    def pages(self) -> Iterator[list[list[Any]]]:
+    def _pages(self) -> Iterator[list[list[Any]]]:
         is_served = Orderings(self.model).is_served(self.query.ordering)
         pages = self._one_after_another() if is_served and not self._is_cut() else self._by_keys()
         for rows in pages:
@@ -318,11 +366,8 @@ class GroupsQuestion(Question):
     """A question of ``aggregate_records``."""
 
     def __init__(self, aggregation: Aggregation, given: Arguments) -> None:
-        columns = []
-        for term in aggregation.terms:
-            column = term.shown_column
-            columns.append(FileColumn.of(term.title, column, term.shown_field))
-        super().__init__(aggregation.model, given, columns)
+        columns = [FileColumn.of(term.title, term.shown_column, term.shown_field) for term in aggregation.terms]
+        super().__init__(aggregation.model, given, columns, [term.shown_column for term in aggregation.terms])
         self.aggregation = aggregation
 
     @classmethod
@@ -345,7 +390,7 @@ class GroupsQuestion(Question):
     def exceeds(self, most: int) -> bool:
         return False
 
-    def pages(self) -> Iterator[list[list[Any]]]:
+    def _pages(self) -> Iterator[list[list[Any]]]:
         with read_limits():
             result = self.aggregation.rows()
         if result.is_cut and len(result.rows) >= MAX_GROUPS:
@@ -362,6 +407,35 @@ def _check_exported(name: str, model: ModelAccess) -> None:
         raise NotPermitted(f"{name}: {NOT_EXPORTED.format(model.exposure.label)}")
 
 
+def _holders(model: ModelAccess, column: Column) -> Iterator[ModelAccess]:
+    """Yield the models whose records a column of rows is made of, besides ``model`` itself."""
+    if column.through:
+        # A column of a related row is a part of that row, and a value of a list one of its rows.
+        listed = RelatedValue.read(model, column.name)
+        yield listed.link.related if listed is not None else Path.read(model, column.name).end
+        return
+    found: Any = None
+    if column.is_stored:
+        # The project itself can declare a column of a related row.
+        opts = model.exposure.opts
+        for name in column.name.split("__")[:-1]:
+            found = opts.get_field(name).related_model
+            opts = found._meta
+    elif _lists_others(column):
+        found = column.field.related_model
+    related = model.access.model_of(found)
+    if related is not None:
+        yield related
+
+
+def _lists_others(column: Column) -> bool:
+    """Return whether a column of rows lists records that point to them, or that the project's code reads."""
+    field: Any = column.field
+    if isinstance(column, ManyColumn):
+        return bool(field.auto_created)
+    return isinstance(column, ReverseColumn) or (column.is_computed and field is not None and field.many_to_many)
+
+
 def _ends(model: ModelAccess, text: str) -> Iterator[ModelAccess]:
     """Yield the models whose columns, or number of rows, a measure of this field is of, besides ``model`` itself."""
     for path in NAME.findall(text):
@@ -375,6 +449,14 @@ def _ends(model: ModelAccess, text: str) -> Iterator[ModelAccess]:
             end = link.related
         if end is not model:
             yield end
+
+
+def _without_label(value: Any) -> Any:
+    """Return a key and label, and what comes after them, without the label; anything else as it is."""
+    if not isinstance(value, list):
+        return value
+    key, _, *more = value
+    return [key, None, *more]
 
 
 def _next_size(size: int, rows: Sequence[Any]) -> int:

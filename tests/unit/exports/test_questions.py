@@ -6,9 +6,11 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from mcp_django import MCPSite, ModelExposure
 from mcp_django import site as default_site
 from mcp_django.exceptions import NotFound, NotPermitted, ToolError
 from mcp_django.exports import questions
+from mcp_django.exports.file_formats import cells_of
 from mcp_django.exports.questions import FileColumn, Question
 from mcp_django.orm.access import access_of
 from mcp_django.orm.tool_arguments import Arguments
@@ -16,7 +18,7 @@ from mcp_django.tools.aggregate_records import AggregateRecords
 from mcp_django.tools.query_records import QueryRecords
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.library import MODELS, make_library, site_with
-from tests.testapp.models import Author, Book, Profile
+from tests.testapp.models import Author, Book, Note, Profile, Tag
 from tests.tool_calls import call, request_of
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
@@ -236,3 +238,101 @@ def test_a_value_of_a_list_is_refused_where_its_rows_may_not_be_exported(monkeyp
     for measure in ("sum:books.pages", "count:books", "max:books__price"):
         with pytest.raises(NotPermitted, match=r"testapp\.book may not be exported"):
             asked(request_of(make_superuser(measure), site), "testapp.author", aggregates=[measure])
+
+
+LABELLED = ["title", "author", "tags"]
+LAST = {"function": "last", "field": "author", "order": "id"}
+
+
+def library_of(user: Any, **hidden: bool) -> Any:
+    """Return a request of the user for a site where some models may not be exported."""
+    site = MCPSite()
+    site.register(Author, ModelExposure, fields=["name", "books"])
+    site.register(Tag, ModelExposure, fields=["name", "books"])
+    site.register(Book, ModelExposure, fields=LABELLED)
+    for model in (Author, Tag, Book):
+        site.exposures[model].has_export_permission = lambda request, model=model: model.__name__ not in hidden
+    return request_of(user, site)
+
+
+def test_relations_to_what_may_not_be_exported_have_keys_without_labels() -> None:
+    make_library()
+    book = Book.objects.order_by("pk").first()
+    book.tags.set([Tag.objects.create(name="Secret"), Tag.objects.create(name="Other")])
+    arguments: dict[str, Any] = {"fields": LABELLED, "ordering": ["title"]}
+    whole = library_of(make_superuser())
+    shown = paged(whole, "testapp.book", **arguments)
+    assert answer(whole, "testapp.book", **arguments) == shown
+    without = library_of(make_superuser("other"), Author=True, Tag=True)
+    bare = [[*row[:-2], [row[-2][0], None], [[key, None] for key, _ in row[-1]]] for row in shown]
+    assert any(row[-1] for row in bare)
+    assert answer(without, "testapp.book", **arguments) == bare
+    # A page is no file.
+    assert paged(without, "testapp.book", **arguments) == shown
+
+
+def test_a_file_with_labels_is_gone_once_they_may_not_be_exported() -> None:
+    make_library()
+    user = make_superuser()
+    kept = asked(library_of(user), "testapp.book").kept
+    Question.again(library_of(user), kept)
+    with pytest.raises(NotPermitted):
+        Question.again(library_of(user, Author=True), kept)
+    without = asked(library_of(user, Author=True), "testapp.book").kept
+    Question.again(library_of(user, Author=True), without)
+
+
+def test_a_cell_of_a_file_has_the_key_where_the_label_may_not_be_exported() -> None:
+    tags = [[[3, None], [4, None], "…"], []]
+    assert cells_of([FileColumn("tags")], [[value] for value in tags]) == [["3; 4; …", ""]]
+
+
+def test_groups_and_measures_by_what_may_not_be_exported_have_keys_without_labels() -> None:
+    make_library()
+    arguments: dict[str, Any] = {"group_by": ["author"], "aggregates": ["count", LAST]}
+    shown = answer(library_of(make_superuser()), "testapp.book", **arguments)
+    bare = [[[author[0], None], count, [least[0], None]] for author, count, least in shown]
+    assert bare
+    assert answer(library_of(make_superuser("other"), Author=True), "testapp.book", **arguments) == bare
+
+
+def test_lists_of_rows_that_may_not_be_exported_are_refused_by_name() -> None:
+    make_library()
+    request = library_of(make_superuser(), Book=True)
+    for label in ("testapp.author", "testapp.tag"):
+        for arguments in ({}, {"fields": ["name", "books"]}):
+            with pytest.raises(NotPermitted, match=r"^books: Records of testapp\.book may not be exported"):
+                asked(request, label, **arguments)
+        asked(request, label, fields=["name"])
+
+
+def test_a_generic_foreign_key_to_what_may_not_be_exported_has_no_label() -> None:
+    make_library()
+    for target in (Author.objects.first(), Book.objects.first()):
+        Note.objects.create(target=target, text="x")
+    site = MCPSite()
+    site.register(Author, ModelExposure, fields=["name"])
+    site.register(Book, ModelExposure, fields=["title"])
+    site.register(Note, ModelExposure, fields=["target"])
+    request = request_of(make_superuser(), site)
+    shown = answer(request, "testapp.note", fields=["target"], ordering=["pk"])
+    (_, (author, name, kind)), book = shown[-2:]
+    assert kind == "testapp.author"
+    assert name
+    site.exposures[Author].has_export_permission = lambda request: False
+    request = request_of(make_superuser("other"), site)
+    assert answer(request, "testapp.note", fields=["target"], ordering=["pk"])[-2:] == [
+        [shown[-2][0], [author, None, kind]],
+        book,
+    ]
+
+
+def test_a_declared_column_of_a_related_row_is_refused_where_that_may_not_be_exported() -> None:
+    make_library()
+    site = MCPSite()
+    site.register(Author, ModelExposure, fields=["name"])
+    site.register(Book, ModelExposure, fields=["title", "author__name"])
+    assert answer(request_of(make_superuser(), site), "testapp.book")
+    site.exposures[Author].has_export_permission = lambda request: False
+    with pytest.raises(NotPermitted, match=r"^author__name: Records of testapp\.author may not be exported"):
+        asked(request_of(make_superuser("other"), site), "testapp.book")
