@@ -10,8 +10,7 @@ from typing import Any, Final
 from django.contrib.admin.views.main import ORDER_VAR, SEARCH_VAR
 from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
-from django.db.models import Max, OuterRef, QuerySet, Subquery, Value
-from django.db.models.functions import Greatest
+from django.db.models import Max, QuerySet, Subquery
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, QueryDict
 from django.urls import URLPattern, path
 from django.utils import timezone
@@ -103,9 +102,7 @@ class CallEntryAdmin(ReadOnlyAdmin, Home):
     def _count_new(self, request: HttpRequest, query: Any, after: int) -> int:
         """Return how many of the newest ``most`` calls a query finds that have a key above ``after``."""
         rows = self.get_queryset(request)
-        # One bound: SQLite would use either of two.
-        bound = Greatest(Value(after), OuterRef("pk") - self.paginator.most)
-        times = rows.filter(pk__gt=bound).order_by("pk").values("time")
+        times = rows.filter(pk__gt=after).order_by("pk").values("time")
         found = rows.order_by("-pk").values_list("pk", Subquery(times[:1])).first()
         newest, first = found or (0, None)
         if first is None:
