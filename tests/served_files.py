@@ -3,6 +3,7 @@
 # ruff: noqa: E402
 
 import os
+import sys
 from io import BytesIO
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +19,7 @@ settings.MIDDLEWARE = []
 settings.ROOT_URLCONF = __name__
 
 from django.core.asgi import get_asgi_application
+from django.core.servers.basehttp import run
 from django.core.wsgi import get_wsgi_application
 from django.http import HttpResponse
 from django.urls import path
@@ -74,3 +76,6 @@ urlpatterns = [
 ]
 asgi = get_asgi_application()
 wsgi = get_wsgi_application()
+
+if __name__ == "__main__":
+    run(sys.argv[1], int(sys.argv[2]), wsgi, threading=True)

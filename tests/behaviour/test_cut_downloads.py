@@ -19,6 +19,8 @@ SERVERS = {
     "uvicorn": ["uvicorn", "--host", HOST, "--port", "{port}", "--lifespan", "off", "tests.served_files:asgi"],
     "daphne": ["daphne", "-b", HOST, "-p", "{port}", "tests.served_files:asgi"],
     "gunicorn": ["gunicorn", "--bind", HOST + ":{port}", "--threads", "2", "tests.served_files:wsgi"],
+    # The development server, as runserver starts it.
+    "django": ["tests.served_files", HOST, "{port}"],
 }
 
 

@@ -5,16 +5,20 @@ would take a part for the whole, or the next answer on the connection for the re
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from asgiref.sync import sync_to_async
 from django.core.handlers.asgi import ASGIRequest
+from django.core.handlers.wsgi import LimitedStream
 from django.http import FileResponse, HttpRequest
 
 from ...server.methods.handler_interface import log_failure
 from . import asgi_consumer
 from .asgi_consumer import cut_off, cut_unless_read, twisted_transport
+from .stream_registry import socket_of
 
 CHUNK: Final = 64 * 1024
 # Seconds in which a server notices that a connection was cut.
@@ -40,7 +44,7 @@ class OpenFile:
             # With a synchronous iterator, Django would read the whole file before sending any of it.
             response.streaming_content = self._pieces_for(request.scope.get("client"))
         else:
-            response.streaming_content = self._pieces()
+            response.streaming_content = self._pieces(request.META)
 
     def _read(self) -> bytes:
         """Return the next piece, b"" at the end; raise an error, which is logged, for a file that is not whole."""
@@ -55,9 +59,13 @@ class OpenFile:
             raise
         return data
 
-    def _pieces(self) -> Iterator[bytes]:
-        while data := self._read():
-            yield data
+    def _pieces(self, environ: Mapping[str, Any]) -> Iterator[bytes]:
+        try:
+            while data := self._read():
+                yield data
+        except Exception:
+            _end_connection(environ)
+            raise
 
     async def _pieces_for(self, client: Sequence[Any] | None) -> AsyncIterator[bytes]:
         loop = asyncio.get_running_loop()
@@ -79,3 +87,17 @@ class OpenFile:
             if cut_off(client):
                 await asyncio.sleep(GRACE)
             raise
+
+
+def _end_connection(environ: Mapping[str, Any]) -> None:
+    """End the connection of a request to Django's development server, which would go on with the next answer.
+
+    Other WSGI servers end it by themselves.
+    """
+    body: Any = environ.get("wsgi.input")
+    if type(body) is not LimitedStream:
+        return
+    # Nothing public leads to the connection.
+    with contextlib.suppress(AttributeError, OSError), socket_of(body._read.__self__.fileno()) as connection:
+        if connection is not None:
+            connection.shutdown(socket.SHUT_RDWR)
