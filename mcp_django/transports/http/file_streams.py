@@ -95,7 +95,7 @@ def _end_connection(environ: Mapping[str, Any]) -> None:
     Other WSGI servers end it by themselves.
     """
     body: Any = environ.get("wsgi.input")
-    if type(body) is not LimitedStream:
+    if type(body).__module__ != LimitedStream.__module__:
         return
     # Nothing public leads to the connection.
     with contextlib.suppress(AttributeError, OSError), socket_of(body._read.__self__.fileno()) as connection:
