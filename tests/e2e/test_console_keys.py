@@ -39,16 +39,20 @@ def walk(server: Server, node: str, chromium: str) -> dict[str, dict[str, Any]]:
     keys = manage(server, "shell", "-c", STORE).rpartition("calls ")[2].split()
     console = f"{server.origin}/admin/mcp_django/callentry/"
     failed = f"{console}?q=failed"
+    into_list = {"tab": "^time$"}
+    into_links = {"tab": "^Older$"}
     journeys: dict[str, tuple[str, list[dict[str, Any]]]] = {
-        "third": (failed, [{"keys": ["j", "j", "j", "Enter"]}]),
-        "back": (failed, [{"keys": ["j", "j", "j", "k", "k", "k", "k", "Enter"]}]),
-        "end": (failed, [{"keys": ["j"] * 9}, {"follow": "Enter"}]),
-        "older": (failed, [{"keys": ["j", "Enter"]}, {"follow": "j"}, {"follow": "j"}]),
-        "newer": (f"{console}{keys[4]}/change/?q=failed", [{"follow": "k"}]),
-        "all": (f"{console}{keys[4]}/change/", [{"follow": "k"}]),
-        "newest": (f"{console}{keys[0]}/change/?q=failed", [{"keys": ["k"]}]),
+        "third": (failed, [into_list, {"keys": ["j", "j", "j", "Enter"]}]),
+        "back": (failed, [into_list, {"keys": ["j", "j", "j", "k", "k", "k", "k", "Enter"]}]),
+        "end": (failed, [into_list, {"keys": ["j"] * 9}, {"follow": "Enter"}]),
+        "older": (failed, [into_list, {"keys": ["j"]}, {"follow": "Enter"}, {"follow": "j"}, {"follow": "j"}]),
+        "newer": (f"{console}{keys[4]}/change/?q=failed", [into_links, {"follow": "k"}]),
+        "all": (f"{console}{keys[4]}/change/", [into_links, {"follow": "k"}]),
+        "newest": (f"{console}{keys[0]}/change/?q=failed", [into_links, {"keys": ["k"]}]),
+        "elsewhere": (failed, [{"keys": ["j", "j", "Enter"]}]),
+        "elsewhere on a page": (f"{console}{keys[4]}/change/?q=failed", [{"keys": ["k", "j"]}]),
         "typed": (f"{failed}", [{"tab": "Find$"}, {"keys": ["Shift+Tab", "j", "k", "j"]}, {"follow": "Enter"}]),
-        "modified": (failed, [{"keys": ["Control+j", "Alt+k"]}]),
+        "modified": (failed, [into_list, {"keys": ["Control+j", "Alt+k"]}]),
         "sorted": (failed, [{"click": {"name": "^duration$"}}]),
     }
     task = {
@@ -74,6 +78,12 @@ def test_j_and_k_lead_through_the_calls_of_the_query(walked: dict[str, Any], nam
     assert walked[name]["problems"] == []
     assert walked[name]["call"] == call
     assert walked[name]["query"] == ["failed"]
+
+
+def test_they_act_only_where_the_focus_is_in_the_list_or_beside_a_call(walked: dict[str, Any]) -> None:
+    assert walked["elsewhere"]["problems"] == walked["elsewhere on a page"]["problems"] == []
+    assert walked["elsewhere"]["call"] is None
+    assert walked["elsewhere on a page"]["call"] == 4
 
 
 def test_without_a_query_they_lead_through_all_calls(walked: dict[str, Any]) -> None:

@@ -1,8 +1,8 @@
 // The keys j and k: in a list of calls to the next call and back, on the page of a call to the older and the newer one.
+// They act only where the focus is in the list, or in the links beside a call: elsewhere a letter that is said or hit by
+// mistake does nothing.
 'use strict';
 (() => {
-  const TYPED = 'input, textarea, select, [contenteditable]:not([contenteditable="false"]), [role="textbox"]';
-
   // In a list, Enter opens the call whose link has the focus.
   function moveInList(rows, isDown) {
     const at = rows.indexOf(document.activeElement.closest('tr'));
@@ -11,16 +11,14 @@
     rows[next].scrollIntoView({ block: 'nearest' });
   }
 
-  document.addEventListener('keydown', (event) => {
+  document.querySelector('.mcp-list, .mcp-beside')?.addEventListener('keydown', (event) => {
     const isDown = event.key === 'j';
     if (!isDown && event.key !== 'k') return;
-    if (event.defaultPrevented || event.ctrlKey || event.altKey || event.metaKey || event.isComposing) return;
-    if (event.target.closest?.(TYPED)) return;
-    const rows = [...document.querySelectorAll('.mcp-calls tbody tr')];
-    const link = document.querySelector(`.mcp-beside a[rel="${isDown ? 'next' : 'prev'}"]`);
-    if (!rows.length && !link) return;
+    if (event.ctrlKey || event.altKey || event.metaKey) return;
     event.preventDefault();
+    const place = event.currentTarget;
+    const rows = [...place.querySelectorAll('tbody tr')];
     if (rows.length) moveInList(rows, isDown);
-    else link.click();
+    else place.querySelector(`a[rel="${isDown ? 'next' : 'prev'}"]`)?.click();
   });
 })();
