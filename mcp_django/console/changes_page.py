@@ -127,8 +127,10 @@ class ReaderSight(DeciderSight):
         for name in row.columns if exposure is not None else ():
             field = exposure.options.model_fields.get(name)
             for value in row.values(name) if field is not None and field.related_model is not None else ():
-                pairs = value if field.many_to_many else [value]
-                yield from ((field.related_model._meta.label_lower, pair[0]) for pair in pairs if pair)
+                pairs = value if field.many_to_many and isinstance(value, list) else [value]
+                # A serializer of the project may show something else than pairs of key and label.
+                keys = (pair[0] for pair in pairs if pair and isinstance(pair, list))
+                yield from ((field.related_model._meta.label_lower, key) for key in keys)
 
     def _see_rows(self, label: str, given: Iterable[Any]) -> bool:
         return super()._see_rows(label, given) or self._sees_all(label)

@@ -327,6 +327,24 @@ def test_a_value_that_is_masked_for_the_reader_is_not_told(
     assert hidden in text_of(mine).partition("Before")[2]
 
 
+@pytest.mark.parametrize("value", [[1, 2], [None, {"id": 2, "name": "Ida"}], ["Frank", "Ida"], [[1], [2]]])
+@pytest.mark.parametrize("name", ["author", "tags"])
+def test_related_rows_are_read_in_any_form_that_a_serializer_gives_them(
+    reader_with: Callable[..., Client], ann: User, value: Any, name: str
+) -> None:
+    book = make_book("Dune", author=make_author("Frank"))
+    row = {"model": "testapp.book", "pk": book.pk, "label": "x", "changed": {name: value, "title": ["Old", "Dune"]}}
+    from mcp_django.differences.kept_changes import Changes
+
+    request = request_of(ann)
+    Changes(request).keep(using="default", tool="t", labels=["testapp.book"], rows=1, summary="", shown=[row])
+    Change.objects.update(call=log(tool="t", writes=True, rows_changed=1).call_id)
+    mine = Client()
+    mine.force_login(ann)
+    for browser in (mine, reader_with("testapp.view_book")):
+        assert "title Old Dune" in text_of(browser)
+
+
 def test_of_a_row_that_is_gone_those_know_who_would_see_any(
     browser_of: Callable[..., Client], ann: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
