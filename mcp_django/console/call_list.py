@@ -74,10 +74,13 @@ class CallList(ChangeList):
         for entry in self.result_list:
             values = [("tool", entry.tool) if entry.tool else ("method", entry.method), ("model", entry.model)]
             values += [("user", entry.username), ("client", entry.client_name or entry.client_id)]
+            texts = [plain(value) for _name, value in values]
+            # A link without a text is for nobody.
             links = [
-                value and (name, value) not in chosen and self.asked.adding(**{name: value}) for name, value in values
+                text and (name, value) not in chosen and self.asked.adding(**{name: value})
+                for text, (name, value) in zip(texts, values, strict=True)
             ]
-            yield entry, [(plain(value), link) for (_name, value), link in zip(values, links, strict=True)]
+            yield entry, list(zip(texts, links, strict=True))
 
     @cached_property
     def faceted(self) -> list[dict[str, Any]]:

@@ -464,3 +464,8 @@ def test_one_time_and_one_duration_are_written_the_same_on_every_page(browser: C
         match for text in texts for match in re.findall(r"<time [^>]*>(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)</time>", text)
     }
     assert moment == f"{call.time:%Y-%m-%d %H:%M:%S}"
+
+
+def test_a_name_that_nobody_sees_is_no_link(browser: Client) -> None:
+    log(client_name="\u2003", username="\u2003", user="7")
+    assert "<bdi></bdi></a>" not in browser.get(CALLS).text
