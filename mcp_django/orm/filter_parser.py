@@ -246,6 +246,10 @@ class FilterReader(FilterSuggestions):
         conditions = self._conditions(meant, value) if meant is not None else None
         if conditions is not None:
             return conditions
+        if self.is_generic(name) and isinstance(value, dict) and value:
+            # ``{"notes": {"count": 3}}`` for ``{"notes.count": 3}``
+            self._check_depth(depth)
+            return self.read({f"{name}__{key}": item for key, item in value.items()}, depth + 1)
         unknown = self.unknown_of_list(name)
         if unknown is not None:
             raise unknown
@@ -379,7 +383,7 @@ class FilterReader(FilterSuggestions):
         Raises ``ToolError`` if the field does not take the lookup or the value.
         """
         if isinstance(value, dict) and not value:
-            raise ToolError(f"The filter {name[:60]!r} is empty.")
+            raise self.unknown_of_generic(name) or ToolError(f"The filter {name[:60]!r} is empty.")
         items: list[tuple[str | None, Any]] = [(None, value)]
         if isinstance(value, dict) and not self._is_other(value):
             items = list(value.items())

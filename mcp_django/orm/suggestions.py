@@ -18,6 +18,7 @@ from .allowed_filters import COMPUTED, AllowedFilter
 from .alternative_spellings import OPERATORS, json_or_text, lookup_meant, name_meant, values_meant
 from .conditions import TEXTS
 from .fields import MORE_TEXT, PARTS, TEXTUAL, FieldPath, kind_of
+from .generic_links import GenericLink
 from .lookups import is_dated, parse_condition
 from .named_filters import NamedFilter
 from .nearest_names import COUNTING, Misnamed, letters, misspelt, nearest, says_all, singular, words
@@ -226,7 +227,7 @@ class FilterSuggestions(Suggestions):
         text = root if lookup in _ENDINGS else name
         names = RelatedNames(self.model).meant(text) if not self._is_narrowed else []
         if not names or ("(" not in text and names[0].endswith(".count")):
-            return None
+            return self.unknown_of_generic(name)
         end = name.removeprefix(text)
         return Misnamed(
             f"{self.exposure.label} has no filter {(self.prefix + name)[:60]!r}.",
@@ -234,6 +235,28 @@ class FilterSuggestions(Suggestions):
             names,
             lambda right: with_condition(name, right + end, prefix=self.prefix),
             of=self.exposure.opts.model_name,
+        )
+
+    def _generic(self, name: str) -> GenericLink | None:
+        """Return the generic relation that a name begins with, None if there is none that filters can follow."""
+        root = name[:MAX_NAME].replace(".", "__").partition("__")[0]
+        return None if self._is_narrowed or self.model.link(root) else GenericLink.named(self.model, root)
+
+    def is_generic(self, name: str) -> bool:
+        """Return whether a name begins with a generic relation that filters can follow."""
+        return self._generic(name) is not None
+
+    def unknown_of_generic(self, name: str) -> ToolError | None:
+        """Return the error for a condition on the rows of a generic relation, with what works in its place."""
+        link = self._generic(name)
+        if link is None:
+            return None
+        full = f"{self.prefix}{link.name}".replace("__", ".")
+        ways = ", ".join(f"{full}{way.removeprefix(link.name)}" for way in RelatedNames.some_of(link))
+        return ToolError(
+            f"{self.exposure.label} has no filter {(self.prefix + name)[:60]!r}. {link.name} is a generic relation: "
+            f'filter by values of all its rows, such as {ways}. {{"{full}.count__gte": 1}} finds those that have any. '
+            f"For conditions on single rows, query {link.exposure.label}."
         )
 
     def unknown(self, name: str) -> ToolError:

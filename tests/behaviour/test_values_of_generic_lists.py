@@ -16,6 +16,7 @@ from mcp_django.context.request import MCPRequest
 from mcp_django.exports.questions import Question
 from mcp_django.orm.access import access_of
 from mcp_django.orm.tool_arguments import Arguments
+from mcp_django.tools.aggregate_records import AggregateRecords
 from mcp_django.tools.query_records import QueryRecords
 from tests.behaviour.test_related_values import edge, same, sorted_by, values
 from tests.factories import make_superuser, make_user
@@ -325,3 +326,59 @@ def test_a_generic_list_alone_is_told_what_of_it_can_be_shown(rows: None) -> Non
     assert "memos leads to several rows: memos.count, memos.sum.stars, memos.last.made" in told
     told = refusal(QUERY, request, model="fieldapp.room", fields=["memos.sum.star"])
     assert "memos.sum.stars" in told
+
+
+def test_a_filter_within_an_object_is_that_of_its_dotted_name(request_of_one: MCPRequest) -> None:
+    for nested, dotted in (
+        ({"memos": {"count": 2}}, {"memos.count": 2}),
+        ({"memos": {"count": {"gte": 2}}}, {"memos.count__gte": 2}),
+        ({"memos": {"count__gte": 2}}, {"memos.count__gte": 2}),
+        ({"memos": {"sum": {"stars": {"gte": 3}}}}, {"memos.sum.stars__gte": 3}),
+        ({"not": {"memos": {"last.text.by.made": "b"}}}, {"not": {"memos.last.text.by.made": "b"}}),
+        ({"memos": {"count__gte": 1, "max": {"stars": 5}}}, {"memos.count__gte": 1, "memos.max.stars": 5}),
+    ):
+        found = shown(request_of_one, Room, ["memos.count"], filters=nested)
+        assert found == shown(request_of_one, Room, ["memos.count"], filters=dotted)
+        assert 0 < len(found) < Room.objects.count()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"memos": {"some": {"stars": 3}}},
+        {"memos": {"none": {}}},
+        {"memos.every": {"stars": 3}},
+        {"memos.none": {}},
+        {"memos__some__stars": 3},
+        {"memos": {"stars": 3}},
+        {"memos.text": "a"},
+        {"memos": 3},
+        {"memos__isnull": True},
+    ],
+    ids=str,
+)
+def test_a_condition_on_single_memos_is_told_what_works(rows: None, given: Any) -> None:
+    request = reader(make_superuser(), site_of(fields=["text", "stars", "made"]))
+    told = refusal(QUERY, request, model="fieldapp.room", filters=given)
+    assert "such as memos.count, memos.sum.stars, memos.last.made" in told
+    assert "query fieldapp.memo" in told
+    call(QUERY, request, model="fieldapp.room", filters={"memos.count__gte": 1})
+    # Whoever may not view them is told nothing of it.
+    user = make_user("u", "fieldapp.view_room")
+    assert "fieldapp.memo" not in refusal(QUERY, reader(user, site_of()), model="fieldapp.room", filters=given)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"group_by": ["memos.count"]},
+        {"group_by": ["memos.text"]},
+        {"aggregates": ["sum:memos.stars"]},
+        {"aggregates": ["count:memos"]},
+        {"aggregates": ["avg:memos.count"]},
+    ],
+    ids=str,
+)
+def test_groups_and_measures_of_memos_are_told_where_they_are_made(rows: None, given: Any) -> None:
+    request = reader(make_superuser(), site_of(fields=["text", "stars", "made"]))
+    assert "aggregate fieldapp.memo itself" in refusal(AggregateRecords(), request, model="fieldapp.room", **given)

@@ -36,6 +36,7 @@ from ..column_values import render
 from ..columns import Column
 from ..conditions import Condition, Filter, Junction
 from ..fields import kind_of, stored_field
+from ..generic_links import list_named
 from ..labels import plain_label
 from ..nearest_names import Misnamed, alternatives
 from ..pagination import narrowed
@@ -374,7 +375,7 @@ def _shared(model: ModelAccess, label: str, values: Collection[str]) -> int:
 
 def _of_several(model: ModelAccess, name: str) -> ToolError | None:
     """Return the error for a relation to several rows, None for any other."""
-    link = model.link(name.partition("__")[0])
+    link = list_named(model, name.partition("__")[0])
     if link is None or not link.to_many:
         return None
     backs = (item.name for item in link.related.links if item.field == link.field.remote_field)

@@ -14,6 +14,7 @@ from ..arithmetic import INTEGER, is_expression, value_of
 from ..columns import Column
 from ..fields import UNITS, kind_of, stored_field
 from ..filter_parser import FilterReader
+from ..generic_links import GenericLink, list_named
 from ..nearest_names import alternatives
 from ..path import Target, target_of
 from .asked_measures import AskedMeasure
@@ -140,10 +141,13 @@ class MeasureReader:
         """
         paths = re.findall(r"[^\W\d][\w.]*", text)
         roots = {path.replace(".", "__").partition("__")[0] for path in paths}
-        links = [self.model.link(root) for root in roots]
+        links = [list_named(self.model, root) for root in roots]
         several = [link for link in links if link is not None and link.to_many]
         if not several:
             return None
+        for link in several:
+            if isinstance(link, GenericLink):
+                raise ToolError(f"{link.name} is a generic relation: aggregate {link.exposure.label} itself.")
         if len(roots) > 1:
             raise ToolError(f"{text[:60]!r} mixes rows: all of its fields have to begin with {several[0].name}.")
         root = next(iter(roots))
