@@ -13,6 +13,7 @@ from django.test.utils import CaptureQueriesContext
 
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
+from mcp_django.exceptions import NotPermitted
 from mcp_django.exports.questions import Question
 from mcp_django.orm.access import access_of
 from mcp_django.orm.tool_arguments import Arguments
@@ -382,3 +383,43 @@ def test_a_condition_on_single_memos_is_told_what_works(rows: None, given: Any) 
 def test_groups_and_measures_of_memos_are_told_where_they_are_made(rows: None, given: Any) -> None:
     request = reader(make_superuser(), site_of(fields=["text", "stars", "made"]))
     assert "aggregate fieldapp.memo itself" in refusal(AggregateRecords(), request, model="fieldapp.room", **given)
+
+
+@pytest.mark.parametrize("descending", ["", "-"])
+def test_pages_by_a_value_that_many_rows_share_lose_none_and_show_none_twice(rows: None, descending: str) -> None:
+    request = reader(make_superuser(), site_of(memo=Visible))
+    for model in OWNERS:
+        for name in ("memos.last.text.by.made", "memos.count"):
+            asked: dict[str, Any] = {"ordering": [f"{descending}{name}"], "limit": 2, "fields": ["name"]}
+            found: list[Any] = []
+            while True:
+                page = call(QUERY, request, model=model._meta.label_lower, **asked)
+                found += [row[-1] for row in page["rows"]]
+                if "next_cursor" not in page:
+                    break
+                asked["cursor"] = page["next_cursor"]
+            assert sorted(found) == sorted(model.objects.values_list("name", flat=True))
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+@pytest.mark.parametrize("value", ["sum.stars", "last.stars.by.made", "last.text.by.stars"])
+def test_a_column_of_memos_in_whose_place_something_else_is_shown_is_refused(rows: None, way: Any, value: str) -> None:
+    class Masked(ModelExposure):
+        fields = ("text", "stars", "made")
+
+        def stars(self, row: Any) -> str:
+            return "***"
+
+    request = reader(make_superuser(), site_of(memo=Masked))
+    assert call(QUERY, request, model="fieldapp.memo", fields=["stars"])["rows"][0][-1] == "***"
+    refusal(QUERY, request, model="fieldapp.room", **written(way, value))
+
+
+@pytest.mark.parametrize("name", ["memos", "memos.count", "memos.max.text"])
+def test_a_file_has_nothing_of_memos_that_may_not_be_exported(rows: None, name: str, monkeypatch: Any) -> None:
+    site = site_of(fields=["text", "stars", "made"])
+    monkeypatch.setattr(site.exposures[Memo], "has_export_permission", lambda request: False)
+    for label in ("fieldapp.room", "fieldapp.parcel", "fieldapp.quietroom"):
+        model = access_of(reader(make_superuser(label), site)).get_model(label)
+        with pytest.raises(NotPermitted, match=rf"^{name.replace('.', '__')}: Records of fieldapp\.memo"):
+            Question.read(model, Arguments({"fields": ["name", name]}))
