@@ -19,7 +19,7 @@ from django.utils.translation import gettext_lazy
 from ..conf import settings
 from ..context.untrusted_text import plain
 from ..models import CallEntry
-from .call_query import CallQuery, Term
+from .call_query import LOOKED_THROUGH, CallQuery, Term
 from .console_pages import Page
 from .overview_charts import SPANS
 
@@ -110,6 +110,12 @@ class Failures:
             self.rows, self.since = query.filter(log), None
         else:
             self.rows, self.since = self.listed.newest(log)
+            if self.since is None:
+                # An index finds exactly these calls, but there may be any number of them.
+                times = self.rows.order_by("-time").values_list("time", flat=True)
+                self.since = times[LOOKED_THROUGH:][:1].first()
+            if self.since is not None:
+                self.rows = self.rows.filter(time__gte=self.since)
         self.rows = self.rows.filter(cause__gt="").order_by()
         # The time since which clients and users are named, None for all.
         self.named_since: datetime | None = None

@@ -91,13 +91,15 @@ def test_the_failures_of_one_deployment_are_told_from_those_before(admin: Client
     assert "Always." not in page
 
 
-def test_failures_of_a_client_are_searched_among_the_newest_and_the_page_leads_further_back(
-    admin: Client, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("word", ["client:Claude", "failed", "tool_error"])
+def test_failures_that_a_word_finds_are_searched_among_the_newest_and_the_page_leads_further_back(
+    admin: Client, monkeypatch: pytest.MonkeyPatch, word: str
 ) -> None:
-    monkeypatch.setattr("mcp_django.console.call_query.LOOKED_THROUGH", 3)
+    for module in ("call_query", "failures_page"):
+        monkeypatch.setattr(f"mcp_django.console.{module}.LOOKED_THROUGH", 3)
     fail("A new one.", hours=1, number=5, client_name="Claude", client_id="c")
     fail("An old one.", hours=30, number=5, client_name="Claude", client_id="c")
-    query = "client:Claude last 7d"
+    query = f"{word} last 7d"
     page = shown(admin, query)
     assert "Searched among the newest, back to" in page
     assert "A new one." in page
