@@ -412,7 +412,13 @@ def _holders(model: ModelAccess, column: Column) -> Iterator[ModelAccess]:
     if column.through:
         # A column of a related row is a part of that row, and a value of a list one of its rows.
         listed = RelatedValue.read(model, column.name)
-        yield listed.link.related if listed is not None else Path.read(model, column.name).end
+        if listed is None:
+            yield Path.read(model, column.name).end
+            return
+        yield listed.link.related
+        # Its column, and the one that says which row is the last, can be of a row behind.
+        targets = [target for target in (listed.target, listed.order) if target is not None]
+        yield from (Path.read(listed.link.related, target.name).end for target in targets)
         return
     found: Any = None
     if column.is_stored:

@@ -336,3 +336,18 @@ def test_a_declared_column_of_a_related_row_is_refused_where_that_may_not_be_exp
     site.exposures[Author].has_export_permission = lambda request: False
     with pytest.raises(NotPermitted, match=r"^author__name: Records of testapp\.author may not be exported"):
         asked(request_of(make_superuser("other"), site), "testapp.book")
+
+
+def test_a_value_of_a_list_is_refused_where_its_column_is_of_what_may_not_be_exported(monkeypatch: Any) -> None:
+    make_library()
+    site = MCPSite()
+    site.register(Book, ModelExposure, fields=["title", "author", "pages"])
+    site.register(Tag, ModelExposure, fields=["name", "books"])
+    site.register(Author, ModelExposure, fields=["name", "born", "books"])
+    arguments = ("books.max.author.name", "books.last.title.by.author.born")
+    for name in arguments:
+        assert answer(request_of(make_superuser(name), site), "testapp.tag", fields=["name", name])
+    monkeypatch.setattr(site.exposures[Author], "has_export_permission", lambda request: False)
+    for name in arguments:
+        with pytest.raises(NotPermitted, match=r"testapp\.author may not be exported"):
+            asked(request_of(make_superuser(f"no {name}"), site), "testapp.tag", fields=["name", name])
