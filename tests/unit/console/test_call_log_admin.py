@@ -405,7 +405,7 @@ def test_a_row_has_its_reason_and_what_it_changed_and_no_two_links_to_one_page(b
     (row,) = re.findall(r'<tr class="mcp-row.*?</tr>', page.text, re.DOTALL)
     hrefs = re.findall(r'href="([^"]*)"', row)
     assert len(hrefs) == len(set(hrefs)) == 5
-    assert hrefs[0] == f"{call.pk}/change/?q=failed"
+    assert hrefs[0] == f"{call.pk}/change/?q=failed#beside"
     assert "No field &lt;img" in row
     assert ">1,234</td>" in row
     # A value that the query has narrows no further, but the same text of another column does.
@@ -428,7 +428,7 @@ def test_a_call_leads_to_the_calls_beside_it_within_the_query(browser: Client) -
     assert [beside(number, "failed") for number in (0, 2, 3)] == [[2, None], [4, 0], [4, 2]]
     assert beside(2, "nonsense-word") == [None, None]
     page = browser.get(f"{CALLS}{calls[2].pk}/change/", {"q": "failed"}).text
-    assert f'<a rel="next" href="{CALLS}{calls[0].pk}/change/?q=failed">' in page
+    assert f'<a rel="next" href="{CALLS}{calls[0].pk}/change/?q=failed#beside">' in page
     assert f'<a href="{CALLS}?q=failed">' in page
 
 
