@@ -186,6 +186,10 @@ class DeciderSight:
             for label, texts in approval.rows.items()
         )
 
+    def sees_models(self, labels: Iterable[str]) -> bool:
+        """Return whether they may view all of these models."""
+        return all(call_hook(label, "get_queryset", self._see_rows, label, [], default=False) for label in labels)
+
     def sees(self, kept: KeptChange, approval: ApprovalRequest) -> bool:
         """Return whether they see all rows that the call touches, and every column that the condition reads or that
         the kept difference shows."""

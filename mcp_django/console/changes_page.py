@@ -152,7 +152,7 @@ class Lines:
         self.request = request
         self.owner = KeptChange.owner_of(request.user)
         changes = changes_by([call.call_id for call in calls]).defer("footprint", "kept", "result")
-        told = [(change, told_change(page.home, request.user, change)) for change in changes]
+        told = [(change, told_change(page.home, request, change)) for change in changes]
         self.rows = {change: list(WrittenRow.of(change)) for change, known in told if known}
         self.sights: dict[str, ReaderSight] = {}
         for name, site in known_sites().items():

@@ -26,7 +26,7 @@ from ..sites import MCPSite
 from .console_pages import Home, Page
 from .known_sites import known_sites
 from .switches_page import way_back
-from .undo_page import request_of
+from .undo_page import request_of, summary_of
 
 # What the log of calls has as the method.
 METHOD: Final = "console/client_time"
@@ -139,7 +139,7 @@ def listed(home: Home, request: HttpRequest, plan: list[Step]) -> dict[str, Any]
     rows = [
         {
             "change": step.change,
-            "summary": plain(step.change.summary, 160),
+            "summary": summary_of(home, request, step.change),
             "user": plain(step.change.username),
             "url": f"{address}?change={step.change.pk}&{back}",
             "why_not": step.why_not,

@@ -191,7 +191,8 @@ class Failures:
         met = self.rows.filter(cause__in=checksums)
         if number > MOST_CALLERS:
             times = met.order_by("-time").values_list("time", flat=True)
-            self.named_since = times[MOST_CALLERS - 1]
+            self.named_since = times[MOST_CALLERS - 1 :][:1].first()
+        if self.named_since is not None:
             met = met.filter(time__gte=self.named_since)
         clients: dict[str, Counter[str]] = defaultdict(Counter)
         users: dict[str, Counter[str]] = defaultdict(Counter)

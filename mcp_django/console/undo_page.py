@@ -15,6 +15,7 @@ from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
+from ..approvals.deciders import DeciderSight
 from ..context.request import MCPRequest
 from ..context.untrusted_text import plain
 from ..differences.difference_tables import ShownCall
@@ -42,7 +43,7 @@ METHOD: Final = "console/undo"
 # Maximum number of changes that a page lists.
 MOST: Final = 100
 # The columns that they need.
-SHOWN: Final = ("state", "user", "summary", "cannot_undo", "expires")
+SHOWN: Final = ("state", "user", "summary", "cannot_undo", "expires", "model", "labels")
 INVISIBLE: Final = "You cannot see all models that it wrote."
 
 
@@ -61,7 +62,7 @@ def changes_of_calls(home: Home, request: HttpRequest, ids: Sequence[str]) -> It
     """Yield what the calls with these ids changed, the newest first, as far as the user may know
     (:func:`told_change`)."""
     for change in changes_by(ids).only(*SHOWN)[:MOST]:
-        if told := told_change(home, request.user, change):
+        if told := told_change(home, request, change):
             yield told
 
 
@@ -75,9 +76,22 @@ def changes_by(ids: Sequence[str]) -> QuerySet[Change]:
     return rows.filter(call__in=ids, call__gt="", state__in=states)
 
 
-def told_change(home: Home, user: Any, change: Change) -> dict[str, Any]:
+def summary_of(home: Home, request: HttpRequest, change: Change) -> str:
+    """Return what a change did, which names rows: only its number and model, unless it is the user's own or they may
+    view the models of all that its caller was shown."""
+    user: Any = request.user
+    is_told = user.is_superuser or change.user == KeptChange.owner_of(user)
+    site = known_sites().get(change.site)
+    if not is_told and site is not None and not site.needs_middleware:
+        sight = DeciderSight(request, site, home.admin_site)
+        is_told = sight.sees_models((change.labels or change.model).split())
+    return plain(change.summary, 160) if is_told else f"change {change.pk} of {change.model}"
+
+
+def told_change(home: Home, request: HttpRequest, change: Change) -> dict[str, Any]:
     """Return what a page tells of a change, nothing if the user may not know of it: with the address at which it is
     taken back, "" if it cannot be, or not by this user."""
+    user: Any = request.user
     may_undo = may_take_back(user, change)
     if not (may_undo or user.has_perm(VIEW)):
         return {}
@@ -89,7 +103,7 @@ def told_change(home: Home, user: Any, change: Change) -> dict[str, Any]:
         url = f"{address}?change={change.pk}"
     return {
         "number": change.pk,
-        "summary": plain(change.summary, 160),
+        "summary": summary_of(home, request, change),
         "url": url,
         "is_undone": is_undone,
         "why": "" if is_undone else why_not,
@@ -154,7 +168,7 @@ def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
     change = find_change(request, request.POST.get("change", request.GET.get("change", "")))
     undo = UndoOnPage(request, change)
     back = way_back(request)
-    context: dict[str, Any] = {"change": change, "summary": plain(change.summary, 160), "back": back}
+    context: dict[str, Any] = {"change": change, "summary": summary_of(page.home, request, change), "back": back}
     context |= {"client": plain(change.client_name or change.client_id), "user_name": plain(change.username)}
     if request.method == "POST":
         try:

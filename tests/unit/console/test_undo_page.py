@@ -117,11 +117,23 @@ def test_changes_of_others_need_a_permission_and_the_rights_of_their_rows() -> N
 
 def test_who_may_view_changes_reads_them_and_takes_none_back() -> None:
     number = renamed(make_superuser(), make_author("Frank"))
-    viewer = make_user("eve", "mcp_django.view_callentry", "mcp_django.view_change")
+    viewer = make_user("eve", "mcp_django.view_callentry", "mcp_django.view_change", "testapp.view_author")
     text = browser_of(viewer).get(f"{CALLS}{CallEntry.objects.get().pk}/change/").text
     assert "author Ida changed" in text
     assert f"?change={number}" not in text
     assert browser_of(viewer).get(page_of(number)).status_code == 404
+
+
+def test_the_rows_of_a_change_are_named_to_nobody_who_may_not_view_their_model() -> None:
+    number = renamed(make_superuser(), make_author("Frank"))
+    entry = CallEntry.objects.get()
+    viewer = make_user("eve", "mcp_django.view_callentry", "mcp_django.view_change", "mcp_django.undo_change")
+    browser = browser_of(viewer)
+    pages = [f"{CALLS}{entry.pk}/change/", f"{url('conversations')}?call={entry.pk}", page_of(number)]
+    for page in (*pages, url("changes")):
+        text = browser.get(page).text
+        assert "Ida" not in text, page
+        assert page == url("changes") or f"change {number} of testapp.author" in text
 
 
 def test_one_s_own_changes_need_no_permission_of_the_console_but_the_page() -> None:
