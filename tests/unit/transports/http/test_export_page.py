@@ -2,6 +2,7 @@
 
 import logging
 import re
+from collections.abc import Iterator
 from http.client import HTTPConnection
 from typing import Any
 
@@ -11,6 +12,7 @@ from django.core.files.storage import InMemoryStorage, storages
 from django.test import Client
 from django.urls import Resolver404, clear_script_prefix, resolve, set_script_prefix
 from django.utils import timezone
+from pytest_django.live_server_helper import LiveServer
 
 from mcp_django.exports.kept_exports import KeptExport
 from mcp_django.models import Export
@@ -449,9 +451,17 @@ def test_a_client_that_is_switched_off_takes_its_files_away(reader: User) -> Non
     assert signed_in(reader).get(page).status_code == 403
 
 
+@pytest.fixture
+def live_server() -> Iterator[LiveServer]:
+    """A server for one test: other tests see which sockets listen."""
+    server = LiveServer("localhost")
+    yield server
+    server.stop()
+
+
 @pytest.mark.parametrize("format", ["csv", "jsonl", "xlsx"])
 def test_a_real_connection_gives_the_file_and_its_head_and_nobody_elses(
-    reader: User, live_server: Any, format: str, request: pytest.FixtureRequest
+    reader: User, live_server: LiveServer, format: str, request: pytest.FixtureRequest
 ) -> None:
     page = exported(reader, format=format)
     row = Export.objects.get()
