@@ -177,18 +177,15 @@ class DeciderSight:
             for label, texts in approval.rows.items():
                 keys.setdefault(label, []).extend(texts)
         for label, texts in keys.items():
-            call_hook(label, "get_queryset", self._see_rows, label, texts, default=False)
+            self._see_rows_safely(label, texts)
 
     def sees_rows(self, approval: ApprovalRequest) -> bool:
         """Return whether they see all rows that the call touches."""
-        return all(
-            call_hook(label, "get_queryset", self._see_rows, label, texts, default=False)
-            for label, texts in approval.rows.items()
-        )
+        return all(self._see_rows_safely(label, texts) for label, texts in approval.rows.items())
 
     def sees_models(self, labels: Iterable[str]) -> bool:
         """Return whether they may view all of these models."""
-        return all(call_hook(label, "get_queryset", self._see_rows, label, [], default=False) for label in labels)
+        return all(self._see_rows_safely(label, []) for label in labels)
 
     def sees(self, kept: KeptChange, approval: ApprovalRequest) -> bool:
         """Return whether they see all rows that the call touches, and every column that the condition reads or that
@@ -226,6 +223,10 @@ class DeciderSight:
         )
 
     # Rows
+
+    def _see_rows_safely(self, label: str, given: Iterable[Any]) -> bool:
+        """Return the same as ``_see_rows``, False if the project's code fails."""
+        return call_hook(label, "get_queryset", self._see_rows, label, given, default=False)
 
     def _see_rows(self, label: str, given: Iterable[Any]) -> bool:
         """Return whether they see the rows of a model with these keys, and remember the rows."""

@@ -24,6 +24,7 @@ def check_private_storages() -> Iterator[CheckMessage]:
         storage: Any = storages[alias] if alias in storages.backends else None
         if not isinstance(storage, FileSystemStorage):
             continue
+        # The files lie in a folder that is called like their storage.
         places = [os.path.realpath(os.path.join(storage.location, folder)) for folder in ("", alias)]
         for what, root in _served():
             if any(_is_within(place, os.path.realpath(root)) for place in places):

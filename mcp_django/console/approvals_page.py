@@ -29,7 +29,7 @@ from ..operating.recorded_calls import RecordedCall
 from ..server.kept_calls import KeptCallExecutor
 from .console_pages import Page
 from .conversations_page import admin_url
-from .known_sites import known_sites
+from .known_sites import known_sites, usable_sites
 from .undo_page import may_take_back, request_of
 
 State = Change.State
@@ -57,9 +57,9 @@ class Sights:
         """Return what they see of a request; None if its endpoint is gone, or needs a browser's session."""
         name = approval.change.site
         if name not in self._by_site:
-            site = known_sites().get(name)
-            is_open = site is not None and not site.needs_middleware
-            self._by_site[name] = DeciderSight(self.request, site, self.page.home.admin_site) if is_open else None
+            site = usable_sites().get(name)
+            sight = None if site is None else DeciderSight(self.request, site, self.page.home.admin_site)
+            self._by_site[name] = sight
         return self._by_site[name]
 
     def look_up(self, approvals: list[ApprovalRequest]) -> None:

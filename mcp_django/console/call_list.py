@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from ..context.untrusted_text import plain
 from ..models import CallEntry
-from .call_query import COLUMNS, CallQuery, Term
+from .call_query import COLUMNS, CallQuery, Term, time_at
 
 # Number of values proposed for each name, and of newest calls found whose values are proposed.
 PROPOSED: Final = {"tool": 3, "client": 3, "model": 2, "user": 2}
@@ -41,7 +41,7 @@ class CallList(ChangeList):
             return calls
         calls, self.since = self.asked.newest(rows.order_by("-time", "-pk"))
         paginator: Any = self.model_admin.paginator
-        last = calls.values_list("time", flat=True)[paginator.most - 1 :][:1].first()
+        last = time_at(calls, paginator.most - 1)
         if last is not None:
             calls = calls.filter(time__gte=last)
         return calls.order_by(self.sorted_by, "-time", "-pk")
@@ -68,19 +68,21 @@ class CallList(ChangeList):
         return self.paginator.get_page(self.page_num)
 
     @property
-    def rows(self) -> Iterator[tuple[CallEntry, list[tuple[str, Any]]]]:
+    def rows(self) -> Iterator[tuple[CallEntry, list[tuple[str, CallQuery | None]]]]:
         """Each call that the query finds, and the longer queries that its tool, model, user and client lead to."""
         chosen = {(term.name, term.value) for term in self.asked.terms}
         for entry in self.result_list:
-            values = [("tool", entry.tool) if entry.tool else ("method", entry.method), ("model", entry.model)]
-            values += [("user", entry.username), ("client", entry.client_name or entry.client_id)]
-            texts = [plain(value) for _name, value in values]
-            # A link without a text is for nobody.
-            links = [
-                text and (name, value) not in chosen and self.asked.adding(**{name: value})
-                for text, (name, value) in zip(texts, values, strict=True)
-            ]
-            yield entry, list(zip(texts, links, strict=True))
+            called = ("tool", entry.tool) if entry.tool else ("method", entry.method)
+            client = entry.client_name or entry.client_id
+            links: list[tuple[str, CallQuery | None]] = []
+            for name, value in (called, ("model", entry.model), ("user", entry.username), ("client", client)):
+                text = plain(value)
+                longer = None
+                # A link without a text is for nobody.
+                if text and (name, value) not in chosen:
+                    longer = self.asked.adding(**{name: value})
+                links.append((text, longer))
+            yield entry, links
 
     @cached_property
     def faceted(self) -> list[dict[str, Any]]:
@@ -100,6 +102,8 @@ class CallList(ChangeList):
 
         Each finds some of these calls, and not all of the newest. Failed and refused calls are looked for beyond these.
         """
+        if not self.faceted:
+            return []
         values = [("outcome", "failed"), ("outcome", "refused"), ("time", "last 1h")]
         for name, most in PROPOSED.items():
             counts = Counter(call[COLUMNS[name]] for call in self.faceted)
@@ -110,14 +114,18 @@ class CallList(ChangeList):
 
         names = {term.name for term in self.asked.terms}
         found = []
-        for name, value in values if self.faceted else ():
-            if name not in names:
-                query = self.asked.adding(**{name: value})
-                term = query.parts[-1]
-                count = sum(map(self._test_of(term), self.faceted))
-                is_beyond = not count and name == "outcome" and self.is_bounded
-                if 0 < count < len(self.faceted) or (is_beyond and query.newest(self.root_queryset)[0].exists()):
-                    found.append((query, term, count))
+        for name, value in values:
+            if name in names:
+                continue
+            query = self.asked.adding(**{name: value})
+            term = query.parts[-1]
+            count = sum(map(self._test_of(term), self.faceted))
+            if not count and name == "outcome" and self.is_bounded:
+                is_proposed = _finds_calls(query, self.root_queryset)
+            else:
+                is_proposed = 0 < count < len(self.faceted)
+            if is_proposed:
+                found.append((query, term, count))
         return found
 
     def _test_of(self, term: Term) -> Callable[[dict[str, Any]], bool]:
@@ -132,18 +140,22 @@ class CallList(ChangeList):
     def narrower(self) -> list[tuple[Term, CallQuery]]:
         """Each term without which the query finds calls, and the query without it; for queries that find none."""
         queries = [(term, self.asked.without(term)) for term in self.asked.terms]
-        return [(term, query) for term, query in queries if query.newest(self.root_queryset)[0].exists()]
+        return [(term, query) for term, query in queries if _finds_calls(query, self.root_queryset)]
 
     @property
     def around(self) -> CallQuery | None:
         """The query of the time around a minute."""
         begins, ends = self.asked.period or (None, None)
-        is_minute = begins and ends and ends - begins <= timedelta(minutes=1)
-        if begins and is_minute:
-            return self.asked.adding(time=(begins - BEFORE, begins + AFTER))
-        return None
+        if begins is None or ends is None or ends - begins > timedelta(minutes=1):
+            return None
+        return self.asked.adding(time=(begins - BEFORE, begins + AFTER))
 
     @property
     def earlier(self) -> CallQuery | None:
         """The query for the older calls that this one has not searched, None if there are none."""
         return None if self.since is None else self.asked.back_from(self.since)
+
+
+def _finds_calls(query: CallQuery, rows: QuerySet[CallEntry]) -> bool:
+    calls, _since = query.newest(rows)
+    return calls.exists()

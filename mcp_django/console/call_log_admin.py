@@ -95,7 +95,9 @@ class CallEntryAdmin(ReadOnlyAdmin, Home):
         self._require_reader(request)
         query = CallQuery.parse(request.GET.get("q", ""), timezone.now())
         after = request.GET.get("after", "")
-        count = self._count_new(request, query, int(after)) if after.isdecimal() and len(after) < 19 else 0
+        count = 0
+        if after.isdecimal() and len(after) < 19:
+            count = self._count_new(request, query, int(after))
         text = _("%(count)s new") % {"count": count if count < MOST_NEW else f"{count}+"}
         return JsonResponse({"count": count, "text": text})
 
@@ -118,6 +120,7 @@ class CallEntryAdmin(ReadOnlyAdmin, Home):
 
         self._require_reader(request)
         given = request.GET
+        # The admin's list takes any other parameter for a filter.
         request.GET = QueryDict(mutable=True)  # type: ignore[assignment]
         request.GET.update({name: given[name] for name in (SEARCH_VAR, ORDER_VAR) if name in given})
         calls = self.get_changelist_instance(request).queryset

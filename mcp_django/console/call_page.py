@@ -32,7 +32,8 @@ def show(page: Page, request: HttpRequest) -> HttpResponseBase:
     may_see_bodies = user.has_perm("mcp_django.view_bodies")
     query = CallQuery.parse(request.GET.get("q", ""), timezone.now())
     log = CallEntry._default_manager.all()
-    read = log.values(*(BODIES if may_see_bodies else ()), **query.beside(log, call)).get(pk=call.pk)
+    bodies = BODIES if may_see_bodies else ()
+    read = log.values(*bodies, **query.beside(log, call)).get(pk=call.pk)
     try:
         model: Any = apps.get_model(call.model)
     except (LookupError, ValueError):

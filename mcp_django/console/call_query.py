@@ -6,7 +6,7 @@ terms of each name.
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from difflib import get_close_matches
@@ -24,7 +24,7 @@ from django.utils.translation import gettext as _
 
 from ..emulation.history import call_of
 from ..models import CallEntry, Change, PartialIndex
-from ..templatetags.mcp_console import Outcome
+from ..templatetags.mcp_console import Outcome, local_time
 from .query_times import RELATIVE, TIMELY, Period, TimeReader
 
 # A column (or lookup), and the values of which a call must have one.
@@ -49,11 +49,12 @@ COMPARED_NAMES: Final = 200
 COMPARED_CHARS: Final = 60
 # The column of each term by the term's name.
 COLUMNS: Final = {
-    **{"time": "time", "caller": "kind", "id": "call_id", "error": "error_id", "user": "username"},
-    **{"client": "client_name", "duration": "duration", "writes": "writes", "outcome": "outcome"},
-    **{name: name for name in ("tool", "model", "method", "action", "site", "session", "token", "version", "trace")},
-    **{"cause": "cause", "release": "release", "reason": "detail", "row": "row_key"},
-}
+    "caller": "kind", "id": "call_id", "error": "error_id", "user": "username", "client": "client_name",
+    "reason": "detail", "row": "row_key", "time": "time", "duration": "duration", "outcome": "outcome",
+    "writes": "writes", "tool": "tool", "model": "model", "method": "method", "action": "action", "site": "site",
+    "session": "session", "token": "token", "version": "version", "trace": "trace", "cause": "cause",
+    "release": "release",
+}  # fmt: skip
 # What a query has to say for SQLite to use the index of these columns, which has some rows only. The sample's index
 # begins with the time, but another column decides about its rows.
 PARTIAL: Final = {
@@ -99,10 +100,11 @@ class Term:
     def __str__(self) -> str:
         if self.name == "time" or (self.name == "outcome" and self.value in Outcome.GROUPS):
             return self.value
-        is_quoted = re.search(r'[\s"]|^$', self.value) or (not self.name and TIMELY.match(self.value.lower()))
-        value = '"' + self.value.replace('"', '""') + '"' if is_quoted else self.value
         if self.name == "writes":
             return self.name
+        value = self.value
+        if re.search(r'[\s"]|^$', value) or (not self.name and TIMELY.match(value.lower())):
+            value = '"' + value.replace('"', '""') + '"'
         return f"{self.name}:{value}" if self.name else value
 
     @property
@@ -117,7 +119,8 @@ class Term:
         title = CallEntry._meta.get_field(COLUMNS[self.name]).verbose_name  # type: ignore[union-attr]
         if self.name == "writes":
             return str(title)
-        names = f" ({', '.join(self.names[:SHOWN])}{', …' * (len(self.names) > SHOWN)})" if self.names else ""
+        more = ", …" if len(self.names) > SHOWN else ""
+        names = f" ({', '.join(self.names[:SHOWN])}{more})" if self.names else ""
         return f"{title}: {self.value}{names}"
 
 
@@ -137,18 +140,21 @@ class KnownValues:
     @cached_property
     def counts(self) -> dict[str, Counter[str]]:
         """The number of newest calls with each value, by the names of terms."""
-        rows = CallEntry._default_manager.order_by("-time", "-pk").values_list(*[COLUMNS[name] for name in NAMING])
-        columns = list(zip(*rows[:NEWEST], strict=True)) or [()] * len(NAMING)
-        return {name: Counter(filter(None, values)) for name, values in zip(NAMING, columns, strict=True)}
+        calls = CallEntry._default_manager.order_by("-time", "-pk").values_list(*[COLUMNS[name] for name in NAMING])
+        newest = list(calls[:NEWEST])
+        return {name: Counter(call[place] for call in newest if call[place]) for place, name in enumerate(NAMING)}
 
     @cached_property
     def outcomes(self) -> list[str]:
         """Every outcome in the log, each by one look into the index."""
-        rows = CallEntry._default_manager.order_by()
-        outcomes = [""]
-        while (least := rows.filter(outcome__gt=outcomes[-1]).aggregate(least=Min("outcome"))["least"]) is not None:
-            outcomes.append(least)
-        return outcomes[1:]
+        calls = CallEntry._default_manager.order_by()
+        outcomes: list[str] = []
+        last: Any = ""
+        while True:
+            last = calls.filter(outcome__gt=last).aggregate(least=Min("outcome"))["least"]
+            if last is None:
+                return outcomes
+            outcomes.append(last)
 
     @cached_property
     def reasons(self) -> str:
@@ -240,8 +246,8 @@ class KnownValues:
 
     def find_edges(
         self, rows: QuerySet[CallEntry], key: Any, pairs: Iterable[tuple[str, Any]]
-    ) -> list[datetime | None]:
-        """Return, for each column and value, the time of the first call after ``LOOKED_THROUGH`` ones that have it.
+    ) -> dict[tuple[str, Any], datetime | None]:
+        """Return, by column and value, the time of the first call after ``LOOKED_THROUGH`` ones that have it.
 
         It is None without such a call. ``rows`` are in order; ``key`` tells them from others. One query asks for all.
         """
@@ -252,7 +258,7 @@ class KnownValues:
                 times = rows.filter(PARTIAL.get(column, Q()), **{column: value}).values("time")
                 asked[key, column, value] = Subquery(times[LOOKED_THROUGH : LOOKED_THROUGH + 1])
         self._ask(self._edges, asked)
-        return [self._edges[key, column, value] for column, value in pairs]
+        return {(column, value): self._edges[key, column, value] for column, value in pairs}
 
     def look(self, name: str, value: str) -> Look:
         """Return what a term looks at: a column, and the values that it may have."""
@@ -264,23 +270,30 @@ class KnownValues:
         if name == "outcome" and value in Outcome.GROUPS:
             return name, [each for each in self.outcomes if Outcome(each).group == value]
         if name == "duration":
-            return "duration__lt" if value[0] == "<" else "duration__gt", [float(value[1:])]
+            lookup = "duration__lt" if value[0] == "<" else "duration__gt"
+            return lookup, [float(value[1:])]
         if name == "reason":
             return "detail__icontains", [value]
         names = self.names(name, value)
         if len(names) == 1:
             return self._exact(name, names[0])
-        keys = self.user_keys(*names) if name == "user" else []
-        return (name, keys) if len(keys) >= len(names) > 0 else (COLUMNS[name], names)
+        if name == "user":
+            keys = self.user_keys(*names)
+            if len(keys) >= len(names):
+                return name, keys
+        return COLUMNS[name], names
 
     def _exact(self, name: str, value: str) -> Look:
         if name == "client" and self.has("client_id", value):
             return "client_id", [value]
-        if name == "user" and (keys := self.user_keys(value)):
-            return name, keys
-        if name == "user" and value not in self.counts[name] and self.has("user", value):
-            return name, [value]
-        return COLUMNS[name], [value == "yes" if name == "writes" else value]
+        if name == "user":
+            if keys := self.user_keys(value):
+                return name, keys
+            if value not in self.counts[name] and self.has("user", value):
+                return name, [value]
+        if name == "writes":
+            return name, [value == "yes"]
+        return COLUMNS[name], [value]
 
     def user_keys(self, *names: str) -> list[str]:
         """Return the keys of the users with these names; one query asks for all that are not known yet."""
@@ -294,6 +307,11 @@ class KnownValues:
                 # Some databases find a name in any case.
                 self._users[name] = exact or [key for other, key in found if other.lower() == name.lower()]
         return [key for name in names for key in self._users[name]]
+
+
+def time_at(calls: QuerySet[CallEntry], place: int) -> datetime | None:
+    """Return the time of the call at a place among calls in order, where 0 is the first; None if there are fewer."""
+    return calls.values_list("time", flat=True)[place:].first()
 
 
 def history_entries(keys: Iterable[Any]) -> QuerySet[LogEntry]:
@@ -323,37 +341,47 @@ class Reader:
         terms: dict[Term, None] = {}
         while tokens and (len(terms) < MOST_TERMS or self._is_divided(terms, tokens)):
             size, found = self._first(tokens)
-            room = MOST_TERMS - len(terms)
             # Only a time may have a second term beyond the maximum.
-            terms.update(dict.fromkeys(found if found and found[0].name == "time" else found[:room]))
+            if found and found[0].name != "time":
+                found = found[: MOST_TERMS - len(terms)]
+            terms.update(dict.fromkeys(found))
             del tokens[:size]
-        if rest := " ".join(filter(None, map(self._unquoted, tokens))):
+        rest = " ".join(filter(None, map(self._unquoted, tokens)))
+        if rest:
             terms.setdefault(Term("", rest, said=_("That is too long.")))
         return tuple(terms)
 
     def _first(self, tokens: list[str]) -> tuple[int, list[Term]]:
         """Return how many of the tokens are read as one, and the terms that they are."""
         words = [self._unquoted(token) for token in tokens[:MOST_WORDS]]
-        sizes = range(len(words), 0, -1)
         if not words[0]:
             return 1, []
-        for size in sizes:
+        for size in range(len(words), 0, -1):
             text = " ".join(tokens[:size])
-            if found := ('"' not in text and self.time(text)) or self._phrase(words[:size]):
+            found = [] if '"' in text else self.time(text)
+            found = found or self._phrase(words[:size])
+            if found:
                 return size, found
         if words[0] not in self._words:
             self._words[words[0]] = self._word(words[0])
         found = self._words[words[0]]
         if found[0].name:
             return 1, found
-        # The longest text that is in a reason, which its beginning is as well.
+        size, reason = self._longest_reason(words)
+        if len(reason) >= TELLING:
+            return size, [Term("reason", reason)]
+        return 1, found
+
+    def _longest_reason(self, words: list[str]) -> tuple[int, str]:
+        """Return how many of the first words are the longest text that is in a reason, and this text."""
         longest = 0, ""
-        for size in reversed(sizes):
-            if not (reason := self.known.reason(" ".join(words[:size]))):
+        for size in range(1, len(words) + 1):
+            reason = self.known.reason(" ".join(words[:size]))
+            if not reason:
+                # No longer text is in one either.
                 break
             longest = size, reason
-        size, reason = longest
-        return (size, [Term("reason", reason)]) if len(reason) >= TELLING else (1, found)
+        return longest
 
     def _is_divided(self, terms: Iterable[Term], tokens: list[str]) -> bool:
         """Return whether the last term is the beginning of a period, and the next one its end."""
@@ -375,25 +403,34 @@ class Reader:
         if len(words) == 1 or words[0].lower() in WORDS or TIMELY.match(words[0].lower()):
             return []
         first, colon, value = text.partition(":")
-        names = [name for name in NAMING if not colon or name == first.lower()]
-        found = [(name, self.known.spelling(name, value if colon else text)) for name in names]
-        return [Term(name, spelled) for name, spelled in found if spelled][:1]
+        if colon:
+            names = [name for name in NAMING if name == first.lower()]
+        else:
+            names, value = [*NAMING], text
+        for name in names:
+            if spelled := self.known.spelling(name, value):
+                return [Term(name, spelled)]
+        return []
 
     def named(self, name: str, value: str) -> Term | None:
         """Return the term of a name and a value, None if the name cannot have this value."""
         low = value.lower()
         if name == "outcome":
-            low = WORDS[low][1] if low in WORDS else self.known.spoken.get(low, [low])[0]
-            if low in Outcome.GROUPS or OUTCOME.fullmatch(low):
-                return Term(name, low)
-            return None
+            if low in WORDS:
+                low = WORDS[low][1]
+            elif low in self.known.spoken:
+                low = self.known.spoken[low][0]
+            return Term(name, low) if low in Outcome.GROUPS or OUTCOME.fullmatch(low) else None
         if name == "duration":
             match = DURATION.fullmatch(low)
-            return match and Term(name, f"{match[1] or '>'}{float(match[2]) * (1000 if match[3] == 's' else 1):.15g}")
+            if match is None:
+                return None
+            ms = float(match[2])
+            if match[3] == "s":
+                ms *= 1000
+            return Term(name, f"{match[1] or '>'}{ms:.15g}")
         if name in ("caller", "writes"):
-            if low in ("yes", *CallEntry.Kind.values):
-                return Term(name, low)
-            return None
+            return Term(name, low) if low in ("yes", *CallEntry.Kind.values) else None
         if not value or name == "time":
             return None
         if name not in NAMING:
@@ -401,8 +438,9 @@ class Reader:
         names = self.known.names(name, value)
         if len(names) > 1:
             return Term(name, value, names=tuple(names))
-        is_known = names != [value] or self.known.spelling(name, value)
-        return Term(name, names[0], nearest="" if is_known else self.known.nearest(f"{name}:{value}"))
+        if names != [value] or self.known.spelling(name, value):
+            return Term(name, names[0])
+        return Term(name, value, nearest=self.known.nearest(f"{name}:{value}"))
 
     def _word(self, word: str) -> list[Term]:
         """Return the terms of a word, or the one that says that it cannot be read."""
@@ -415,7 +453,11 @@ class Reader:
         number = CHANGE.fullmatch(word)
         if number and (calls := calls_of(int(number[1]))):
             return [Term("id", call) for call in calls]
-        if term := self.named(name, value.strip()) if colon and name in COLUMNS else self._guessed(word):
+        if colon and name in COLUMNS:
+            term = self.named(name, value.strip())
+        else:
+            term = self._guessed(word)
+        if term is not None:
             return [term]
         said = _("This is not a time, and no call has it as id, user, client, tool, model or row, or in its reason.")
         examples = {"caller": "caller:service", "outcome": "failed", "duration": "duration:>500", "time": "14:05"}
@@ -439,7 +481,7 @@ class Reader:
         for name in ("session", "row"):
             if self.known.has(COLUMNS[name], word):
                 return Term(name, word)
-        for name in NAMING[:4]:
+        for name in NAMING:
             if self.known.is_exact(name, word):
                 return Term(name, word)
         if len(word) < MIN_PART:
@@ -447,8 +489,10 @@ class Reader:
         # Names of which a word begins with the text come first.
         begins = re.compile(rf"(?<![^\W_]){re.escape(word)}", re.IGNORECASE)
         parts = {name: self.known.parts(name, word) for name in NAMING}
-        found = sorted(filter(parts.get, NAMING), key=lambda name: not any(map(begins.search, parts[name])))
-        return self.named(found[0], word) if found else None
+        containing = [name for name in NAMING if parts[name]]
+        beginning = [name for name in containing if any(map(begins.search, parts[name]))]
+        best = beginning or containing
+        return self.named(best[0], word) if best else None
 
     def _unquoted(self, token: str) -> str:
         return QUOTED.sub(lambda found: found[1].replace('""', '"'), token).strip()
@@ -505,9 +549,15 @@ class CallQuery:
             return f"{path}?{urlencode({'q': str(self)})}"
         return path or "?"
 
+    def spans(self, times: Mapping[str, Any]) -> list[tuple[Any, str, bool]]:
+        """Return a page's links to times, of which ``times`` has the titles: title, URL, and whether it is the time."""
+        texts = [str(term) for term in self.terms]
+        return [(title, self.adding(time=text).url(), text in texts) for text, title in times.items()]
+
     @property
     def chips(self) -> list[tuple[Term, "CallQuery", "CallQuery"]]:
         """Each part, the query without it, and the query with the nearest text in its place."""
+        # As the value of a time, the text stays as it is.
         return [(each, self.without(each), self.without(each, Term("time", each.nearest))) for each in self.parts]
 
     def without(self, part: Term, *others: Term) -> "CallQuery":
@@ -542,12 +592,11 @@ class CallQuery:
 
     def back_from(self, since: datetime) -> "CallQuery":
         """Return the query for the calls until the second of a time, before which this one has not searched."""
-        begins = (self.period or (None, None))[0]
+        begins, _ends = self.period or (None, None)
         ends = since + timedelta(seconds=1)
-        if begins:
+        if begins is not None:
             return self.adding(time=(begins, ends))
-        local = timezone.localtime(ends) if timezone.is_aware(ends) else ends
-        return self.adding(time=f"before {local:%Y-%m-%d %H:%M:%S}")
+        return self.adding(time=f"before {local_time(ends):%Y-%m-%d %H:%M:%S}")
 
     def filter(self, rows: QuerySet[CallEntry]) -> QuerySet[CallEntry]:
         """Return the calls that match; none while a word cannot be read."""
@@ -562,41 +611,47 @@ class CallQuery:
         index finds are searched, or the oldest ones, up to the time.
         """
         looks = self._looks()
-        edges = []
         matching = self._narrowed(rows, looks)
-        timed = self._in_period(rows.order_by("time" if from_oldest else "-time"))
+        # For each name, the pairs of column and value of which a call must have one.
         pairs = [[(column, value) for column, values in each for value in values] for each in looks.values()]
         indexed = [each for each in pairs if all(column in INDEXED for column, _value in each)]
-        if self.problems or not pairs or (pairs == indexed and len(pairs) == 1 and len(pairs[0]) <= 1):
+        is_exact = pairs == indexed and len(pairs) == 1 and len(pairs[0]) <= 1
+        if self.problems or not pairs or is_exact:
             return matching, None
         searched = indexed or [[("time__isnull", False)]]
-        found = iter(self.known.find_edges(timed, (self.period, from_oldest), chain(*searched)))
+        timed = self._in_period(rows.order_by("time" if from_oldest else "-time"))
+        found = self.known.find_edges(timed, (self.period, from_oldest), chain(*searched))
+        edges = []
         for each in searched:
-            times = [time for _pair, time in zip(each, found, strict=False) if time]
+            times = [time for time in map(found.get, each) if time is not None]
             if not times:
                 return matching, None
             edges.append(min(times) if from_oldest else max(times))
+        if from_oldest:
+            edge = max(edges)
+            matching = matching.filter(time__lte=edge)
+        else:
+            edge = min(edges)
+            matching = matching.filter(time__gte=edge)
         # No index on time has this order, so the database uses the selective index and sorts the few rows.
         is_up = "time" in rows.query.order_by
         order = F("time").asc(nulls_first=True) if is_up else F("time").desc(nulls_last=True)
-        edge = max(edges) if from_oldest else min(edges)
-        within = {"time__lte" if from_oldest else "time__gte": edge}
-        return matching.filter(**within).order_by(order, "-pk"), edge
+        return matching.order_by(order, "-pk"), edge
 
     def beside(self, rows: QuerySet[CallEntry], call: CallEntry) -> dict[str, Subquery]:
         """Return what looks for the keys of the next ``newer`` and the next ``older`` call that match."""
-        found = {}
-        for name, period in (("newer", (call.time, None)), ("older", (None, call.time + timedelta(microseconds=1)))):
-            is_newer = name == "newer"
-            near = CallQuery((*self.parts, Term("time", "", period)), self.now, self.known)
-            calls, _edge = near.newest(rows.order_by("-time", "-pk"), from_oldest=is_newer)
-            way = "gt" if is_newer else "lt"
-            beyond = Q(**{f"time__{way}": call.time}) | Q(**{"time": call.time, f"pk__{way}": call.pk})
-            calls = calls.filter(beyond)
-            if is_newer:
-                calls = calls.reverse()
-            found[name] = Subquery(calls.values("pk")[:1])
-        return found
+        newer = self._near(rows, (call.time, None), from_oldest=True)
+        newer = newer.filter(Q(time__gt=call.time) | Q(time=call.time, pk__gt=call.pk)).reverse()
+        # A period does not include its end.
+        older = self._near(rows, (None, call.time + timedelta(microseconds=1)), from_oldest=False)
+        older = older.filter(Q(time__lt=call.time) | Q(time=call.time, pk__lt=call.pk))
+        return {"newer": Subquery(newer.values("pk")[:1]), "older": Subquery(older.values("pk")[:1])}
+
+    def _near(self, rows: QuerySet[CallEntry], period: Period, *, from_oldest: bool) -> QuerySet[CallEntry]:
+        """Return the calls that match in a period, as far as they are searched."""
+        query = CallQuery((*self.parts, Term("time", "", period)), self.now, self.known)
+        calls, _edge = query.newest(rows.order_by("-time", "-pk"), from_oldest=from_oldest)
+        return calls
 
     def _looks(self) -> dict[str, list[Look]]:
         looks: dict[str, list[Look]] = {}
@@ -618,8 +673,11 @@ class CallQuery:
                 else:
                     conditions.append((f"{column}__in", values))
             # A call has to match all bounds of a duration, but one value of any other name.
-            rows = rows.filter(Q(*conditions, _connector=Q.AND if name == "duration" else Q.OR))
-        return self._in_period(rows.none() if self.problems else rows)
+            connector = Q.AND if name == "duration" else Q.OR
+            rows = rows.filter(Q(*conditions, _connector=connector))
+        if self.problems:
+            rows = rows.none()
+        return self._in_period(rows)
 
     def _in_period(self, rows: QuerySet[CallEntry]) -> QuerySet[CallEntry]:
         begins, ends = self.period or (None, None)

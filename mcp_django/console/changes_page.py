@@ -12,14 +12,15 @@ from functools import partial
 from typing import Any, Final
 
 from django.contrib.admin.utils import quote
-from django.db.models import Model
+from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponseBase
 from django.utils import timezone
 
 from ..approvals.deciders import DeciderSight
 from ..conf import settings
-from ..differences.difference_tables import KINDS, ShownCall
+from ..differences.difference_tables import KINDS, Names, cells_of
 from ..differences.kept_changes import KeptChange
+from ..exposures.model_exposure import ModelExposure
 from ..models import CallEntry, Change
 from ..orm.column_values import pk_text
 from ..orm.columns import Column
@@ -27,16 +28,16 @@ from ..orm.labels import labels_of
 from ..runtime.failing_hooks import call_hook
 from .call_list import FACETED
 from .call_log_admin import BODIES, CallPaginator
-from .call_query import LOOKED_THROUGH, CallQuery
+from .call_query import COLUMNS, LOOKED_THROUGH, CallQuery, time_at
 from .console_pages import Page
 from .conversations_page import admin_url
-from .known_sites import known_sites
+from .known_sites import usable_sites
 from .query_times import RELATIVE
 from .undo_page import changes_by, told_change
 
-# Number of calls on a page, and of users, clients and models that are proposed.
+# Number of calls on a page, and of values proposed for each name.
 LISTED: Final = 25
-PROPOSED: Final = {"user": ("username", 3), "client": ("client_name", 3), "model": ("model", 2)}
+PROPOSED: Final = {"user": 3, "client": 3, "model": 2}
 # The times of the page's links.
 TIMES: Final = ("today", "yesterday", "this week", "last week")
 
@@ -56,40 +57,49 @@ class WrittenRow:
     def of(cls, change: Change) -> "Iterator[WrittenRow]":
         """Yield the rows of a change, as far as they were kept."""
         shown = KeptChange(change).shown
-        for row in shown if isinstance(shown, list) else ():
-            label = row.get("model", change.model)
-            if "pk" in row:
-                kind = next((name for name in KINDS if name in row), "added")
-                columns = row.get(kind, row.get("fields"))
-                text = str(row.get("label") or row["pk"])
-                yield cls(label, kind, text, row["pk"], columns if isinstance(columns, dict) else {})
-            elif "values" not in row:
+        if not isinstance(shown, list):
+            return
+        for told in shown:
+            label = told.get("model", change.model)
+            if "pk" in told:
+                kind = next((name for name in KINDS if name in told), "added")
+                columns = told.get(kind, told.get("fields"))
+                if not isinstance(columns, dict):
+                    columns = {}
+                yield cls(label, kind, str(told.get("label") or told["pk"]), told["pk"], columns)
+            elif "values" not in told:
                 # Rows that get values are told one by one.
-                kind = "deleted" if "deleted" in row else "changed"
-                yield from (cls(label, kind, str(text), None, {}) for text in row.get("objects", ()))
+                kind = "deleted" if "deleted" in told else "changed"
+                for text in told.get("objects", ()):
+                    yield cls(label, kind, str(text), None, {})
 
     def values(self, name: str) -> Collection[Any]:
-        """Return what a column holds, before and after."""
-        return self.columns[name] if self.kind == "changed" else [self.columns[name]]
+        """Return what a column holds: before and after if it was changed, or else its one value."""
+        value = self.columns[name]
+        return value if self.kind == "changed" else [value]
 
 
 class ReaderSight(DeciderSight):
-    """What the reader of a page sees by now of rows that were written, and of what they held."""
+    """What the reader of a page sees by now of rows that were written, and of what they held.
+
+    ``texts`` are the labels of the rows that were found.
+    """
 
     texts: Mapping[Model, str | None]
 
     def look_for(self, rows: Collection[WrittenRow]) -> None:
         """Look at once for rows, and for those to which their columns refer: by one query for each model."""
+        exposures = self.site.exposures_by_label
         keys: dict[str, list[Any]] = defaultdict(list)
         for row in rows:
             for label, key in [(row.label, row.key), *self._references(row)]:
-                if label in self.site.exposures_by_label and key is not None:
+                if label in exposures and key is not None:
                     keys[label].append(key)
         self.texts = {}
         for label, given in keys.items():
-            call_hook(label, "get_queryset", self._see_rows, label, given, default=False)
+            self._see_rows_safely(label, given)
             found = [row for row in self._seen(label, given) if row is not None]
-            self.texts |= zip(found, labels_of(self.site.exposures_by_label[label], found), strict=True)
+            self.texts |= zip(found, labels_of(exposures[label], found), strict=True)
 
     def find(self, row: WrittenRow) -> Model | None:
         """Return a row that was looked for; None for one that is gone, or that they do not see."""
@@ -106,31 +116,33 @@ class ReaderSight(DeciderSight):
         superusers see those of a row that is gone.
         """
         model = self.access[self.site.exposures_by_label[row.label]]
-        found = self.find(row)
-        column = Column.of(model.exposure, name)
-        is_as_stored = column is not None and column.is_plain and not column.is_replaced
-        serializer: Any = model.exposure.serializer_class
-        if serializer is not None and not serializer.to_representation.__module__.startswith("rest_framework."):
-            is_as_stored = False
-        if not (is_own or is_as_stored):
+        options = model.exposure.options
+        if not (is_own or _is_as_stored(model.exposure, name)):
             return False
-        if found is None and model.exposure.options.has_own_pages and not self.access.user.is_superuser:
+        found = self.find(row)
+        if found is None and options.has_own_pages and not self.access.user.is_superuser:
             return False
         rows = [] if found is None else [found]
-        return self._is_readable(model, name, model.exposure.options.model_fields[name], rows) and all(
-            self._see_related(row.label, name, value) for value in row.values(name)
-        )
+        if not self._is_readable(model, name, options.model_fields[name], rows):
+            return False
+        return all(self._see_related(row.label, name, value) for value in row.values(name))
 
     def _references(self, row: WrittenRow) -> Iterator[tuple[str, Any]]:
         """Yield label and key of each row to which the columns of a row refer."""
         exposure = self.site.exposures_by_label.get(row.label)
-        for name in row.columns if exposure is not None else ():
+        if exposure is None:
+            return
+        for name in row.columns:
             field = exposure.options.model_fields.get(name)
-            for value in row.values(name) if field is not None and field.related_model is not None else ():
+            if field is None or field.related_model is None:
+                continue
+            label = field.related_model._meta.label_lower
+            for value in row.values(name):
                 pairs = value if field.many_to_many and isinstance(value, list) else [value]
-                # A serializer of the project may show something else than pairs of key and label.
-                keys = (pair[0] for pair in pairs if pair and isinstance(pair, list))
-                yield from ((field.related_model._meta.label_lower, key) for key in keys)
+                for pair in pairs:
+                    # A serializer of the project may show something else than pairs of key and label.
+                    if pair and isinstance(pair, list):
+                        yield label, pair[0]
 
     def _see_rows(self, label: str, given: Iterable[Any]) -> bool:
         return super()._see_rows(label, given) or self._sees_all(label)
@@ -144,6 +156,15 @@ class ReaderSight(DeciderSight):
         return self.access[exposure].is_there and self.access[exposure].sees_every_row
 
 
+def _is_as_stored(exposure: ModelExposure, name: str) -> bool:
+    """Return whether calls show the values of a column as they are stored, and no code of the project makes them."""
+    column = Column.of(exposure, name)
+    if column is None or not column.is_plain or column.is_replaced:
+        return False
+    serializer: Any = exposure.serializer_class
+    return serializer is None or serializer.to_representation.__module__.startswith("rest_framework.")
+
+
 class Lines:
     """What the template shows of calls and their changes; the number of queries does not grow with theirs."""
 
@@ -152,48 +173,71 @@ class Lines:
         self.request = request
         self.owner = KeptChange.owner_of(request.user)
         changes = changes_by([call.call_id for call in calls]).defer("footprint", "kept", "result")
-        told = [(change, told_change(page.home, request, change)) for change in changes]
-        self.rows = {change: list(WrittenRow.of(change)) for change, known in told if known}
+        told = {change: told_change(page.home, request, change) for change in changes}
+        # The rows of each change of which the reader may know.
+        self.rows = {change: list(WrittenRow.of(change)) for change, known in told.items() if known}
         self.sights: dict[str, ReaderSight] = {}
-        for name, site in known_sites().items():
-            rows = [row for change, rows in self.rows.items() if change.site == name for row in rows]
-            if rows and not site.needs_middleware:
-                self.sights[name] = ReaderSight(request, site, page.home.admin_site)
-                self.sights[name].look_for(rows)
+        self._look_for_rows()
         made: dict[str, list[dict[str, Any]]] = defaultdict(list)
-        for change, known in told:
-            if known:
-                made[change.call].append({**known, **self.change(change)})
+        for change in self.rows:
+            made[change.call].append({**told[change], **self.change(change)})
         self.all = [{"call": call, "changes": made[call.call_id]} for call in calls]
+
+    def _look_for_rows(self) -> None:
+        rows: dict[str, list[WrittenRow]] = defaultdict(list)
+        for change, written in self.rows.items():
+            rows[change.site] += written
+        for name, site in usable_sites().items():
+            if rows[name]:
+                self.sights[name] = ReaderSight(self.request, site, self.page.home.admin_site)
+                self.sights[name].look_for(rows[name])
 
     def change(self, change: Change) -> dict[str, Any]:
         """Return the rows of a change that the reader sees, and how many there are besides."""
         rows = self.rows[change]
         sight = self.sights.get(change.site)
         is_own = change.user == self.owner
-        seen = [self.row(sight, row, is_own) for row in rows if sight.sees_row(row)] if sight is not None else []
+        seen: list[dict[str, Any]] = []
+        if sight is not None:
+            seen = [self.row(sight, row, is_own) for row in rows if sight.sees_row(row)]
         more = max(0, change.rows - len(rows)) if rows else 0
         return {"rows": seen, "hidden": len(rows) - len(seen), "more": more, "undoes": change.undoes_id}
 
     def row(self, sight: ReaderSight, row: WrittenRow, is_own: bool) -> dict[str, Any]:
         """Return what is shown of a row: its name, its page in the admin, and the columns that the reader sees."""
         exposure = sight.site.exposures_by_label[row.label]
+        fields = exposure.options.model_fields
         # What is no field was only computed.
-        names = [
-            name for name in row.columns if name in exposure.options.model_fields and name != exposure.opts.pk.name
-        ]
+        names = [name for name in row.columns if name in fields and name != exposure.opts.pk.name]
         shows = partial(call_hook, row.label, "get_fields", sight.shows, row, default=False)
-        seen = [name for name in names if shows(name, is_own)]
-        wire = {"label": "", "columns": {name: row.columns[name] for name in seen}}
-        difference = {"counts": {row.label: {row.kind: 1}}, row.kind: {row.label: [wire] if seen else []}}
-        [table] = ShownCall({"difference": difference}, sight.site).tables
-        found = sight.find(row)
+        columns = {name: row.columns[name] for name in names if shows(name, is_own)}
         text, url = row.text, ""
+        found = sight.find(row)
         if found is not None:
             text = sight.texts[found] or text
             url = admin_url(self.page.home, self.request, type(found), "change", quote(pk_text(found.pk)), row=found)
-        shown = {"kind": row.kind, "name": exposure.opts.verbose_name, "text": text, "url": url}
-        return {**shown, "cells": [cell for one in table.rows for cell in one.cells], "hidden": len(names) - len(seen)}
+        return {
+            "kind": row.kind,
+            "name": exposure.opts.verbose_name,
+            "text": text,
+            "url": url,
+            "cells": list(cells_of(columns, row.kind, Names(exposure.model, exposure.model_admin))),
+            "hidden": len(names) - len(columns),
+        }
+
+
+def proposals(query: CallQuery, calls: QuerySet[CallEntry]) -> list[CallQuery]:
+    """Return queries that are one term longer, each of which finds some of these calls, and not all of the newest."""
+    newest = list(calls.values(*[COLUMNS[name] for name in PROPOSED])[:FACETED])
+    named = {term.name for term in query.terms}
+    found: list[CallQuery] = []
+    for name, most in PROPOSED.items():
+        if name in named:
+            continue
+        values = [call[COLUMNS[name]] for call in newest]
+        counts = Counter(value for value in values if value)
+        found += [query.adding(**{name: value}) for value, count in counts.most_common(most) if count < len(newest)]
+    return found
 
 
 def show(page: Page, request: HttpRequest) -> HttpResponseBase:
@@ -203,24 +247,16 @@ def show(page: Page, request: HttpRequest) -> HttpResponseBase:
     calls, since = writing.newest(CallEntry._default_manager.order_by("-time", "-pk").defer(*BODIES))
     if since is None:
         # Of the calls that could write, most may have written nothing.
-        since = calls.values_list("time", flat=True)[LOOKED_THROUGH:][:1].first()
+        since = time_at(calls, LOOKED_THROUGH)
     calls = calls.filter(rows_changed__gt=0).exclude(outcome="tried")
-    calls = calls if since is None else calls.filter(time__gte=since)
+    if since is not None:
+        calls = calls.filter(time__gte=since)
     listed = CallPaginator(calls, LISTED).get_page(request.GET.get("p"))
-    newest = list(calls.values_list(*(column for column, _most in PROPOSED.values()))[:FACETED])
-    proposed = []
-    for place, (name, (_column, most)) in enumerate(PROPOSED.items()):
-        counts = Counter(row[place] for row in newest if row[place])
-        values = [value for value, count in counts.most_common(most) if count < len(newest)]
-        proposed += [
-            query.adding(**{name: value}) for value in values if name not in {term.name for term in query.terms}
-        ]
-    texts = [str(term) for term in query.terms]
     context = {
         "query": query,
         "writing": writing,
-        "spans": [(RELATIVE[text], query.adding(time=text).url(), text in texts) for text in TIMES],
-        "proposals": [(found, found.parts[-1]) for found in proposed],
+        "spans": query.spans({text: RELATIVE[text] for text in TIMES}),
+        "proposals": [(longer, longer.parts[-1]) for longer in proposals(query, calls)],
         "listed": listed,
         "lines": Lines(page, request, list(listed.object_list)).all,
         "since": since,

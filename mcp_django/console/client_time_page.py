@@ -3,7 +3,7 @@
 It is for those who may take back changes of others; the rights of their own account decide about each row.
 """
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -22,9 +22,9 @@ from ..differences.client_times import ClientTime, Step, Writers
 from ..exceptions import CallRefused, ToolError
 from ..models import CallEntry
 from ..operating.recorded_calls import RecordedCall
-from ..sites import MCPSite
+from ..templatetags.mcp_console import local_time
 from .console_pages import Home, Page
-from .known_sites import known_sites
+from .known_sites import usable_sites
 from .switches_page import way_back
 from .undo_page import request_of, summary_of
 
@@ -80,11 +80,6 @@ class TimeForm(forms.Form):
         return cleaned
 
 
-def usable_sites() -> dict[str, MCPSite]:
-    """Return the sites by name whose writes can be taken back here: those that need no middleware."""
-    return {name: site for name, site in known_sites().items() if not site.needs_middleware}
-
-
 class TimeOnPage:
     """What a request for the page asks for: a client's time at a site, as the form reads it."""
 
@@ -96,7 +91,7 @@ class TimeOnPage:
             raise Http404
         self.request = request_of(request, site)
         self.writers = Writers(self.request)
-        until = timezone.localtime() + MINUTE if timezone.is_aware(timezone.now()) else timezone.now() + MINUTE
+        until = local_time(timezone.now()) + MINUTE
         initial = {"since": f"{until - PROPOSED:{FORMAT}}", "until": f"{until:{FORMAT}}"}
         initial |= {name: query[name] for name in ("since", "until", "user", "model") if query.get(name)}
         initial |= {"site": site.name, "client": query.get("client", "").replace("\0", "")[:255]}
@@ -122,14 +117,9 @@ def link_to(home: Home, request: HttpRequest, calls: list[CallEntry]) -> str:
     begins = min(call.time for call in changing)
     # A call writes before it ends.
     ends = max(call.time + timedelta(milliseconds=call.duration) for call in changing) + MINUTE
-    times = {"since": _as_filled_in(begins), "until": _as_filled_in(ends)}
+    times = {"since": f"{local_time(begins):{FORMAT}}", "until": f"{local_time(ends):{FORMAT}}"}
     named = {"site": changing[-1].site, "client": changing[-1].client_id}
     return home.client_time_url(request, **named, **times, back=request.get_full_path())
-
-
-def _as_filled_in(moment: datetime) -> str:
-    local = timezone.localtime(moment) if timezone.is_aware(moment) else moment
-    return f"{local:{FORMAT}}"
 
 
 def listed(home: Home, request: HttpRequest, plan: list[Step]) -> dict[str, Any]:

@@ -185,7 +185,9 @@ class Conversation:
         known = self.key_of(call)
         terms = [Term(name, known[column]) for name, column in TERMS.items() if known.get(column)]
         query = CallQuery(tuple(terms), timezone.now())
-        return query if call.session else query.adding(time=(self.calls[0].time, call.time + timedelta(seconds=1)))
+        if call.session:
+            return query
+        return query.adding(time=(self.calls[0].time, call.time + timedelta(seconds=1)))
 
     @property
     def models(self) -> list[tuple[str, int, int]]:

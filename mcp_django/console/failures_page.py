@@ -14,12 +14,13 @@ from typing import Any, Final
 from django.db.models import Count, Max, OuterRef, QuerySet, Subquery
 from django.http import HttpRequest, HttpResponseBase
 from django.utils import timezone
+from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from ..conf import settings
 from ..context.untrusted_text import plain
 from ..models import CallEntry
-from .call_query import LOOKED_THROUGH, CallQuery, Term
+from .call_query import LOOKED_THROUGH, CallQuery, Term, time_at
 from .console_pages import Page
 from .overview_charts import SPANS
 
@@ -73,27 +74,16 @@ class FailureCause:
         return self.query.adding(cause=self.checksum)
 
     @property
-    def named_clients(self) -> list[tuple[str, int, CallQuery]]:
-        """The clients that meet it most, with the number of failures and their query."""
-        return self._named(self.clients, "client")
+    def callers(self) -> list[tuple[str, list[tuple[str, int, CallQuery]], int]]:
+        """The clients and the users who meet it: what they are, those who do so most, and how many there are besides.
 
-    @property
-    def named_users(self) -> list[tuple[str, int, CallQuery]]:
-        """The users who meet it most, likewise."""
-        return self._named(self.users, "user")
-
-    @property
-    def other_clients(self) -> int:
-        """How many clients more meet it."""
-        return max(0, len(self.clients) - NAMED)
-
-    @property
-    def other_users(self) -> int:
-        """How many users more meet it."""
-        return max(0, len(self.users) - NAMED)
-
-    def _named(self, counts: Counter[str], term: str) -> list[tuple[str, int, CallQuery]]:
-        return [(plain(name), n, self.calls.adding(**{term: name})) for name, n in counts.most_common(NAMED)]
+        Each has the number of their failures, and the query of these.
+        """
+        found = []
+        for term, title, counts in (("client", _("client"), self.clients), ("user", _("user"), self.users)):
+            most = [(plain(name), n, self.calls.adding(**{term: name})) for name, n in counts.most_common(NAMED)]
+            found.append((title, most, len(counts) - len(most)))
+        return found
 
 
 class Failures:
@@ -102,23 +92,21 @@ class Failures:
     def __init__(self, query: CallQuery, now: datetime) -> None:
         self.query = query
         self.now = now
-        self.rows: QuerySet[CallEntry]
         # The time since which failures were searched, None for the whole period.
-        self.since: datetime | None
-        log = CallEntry._default_manager.order_by()
-        if all(term.name == "time" for term in query.parts):
-            self.rows, self.since = query.filter(log), None
-        else:
-            self.rows, self.since = self.listed.newest(log)
-            if self.since is None:
-                # An index finds exactly these calls, but there may be any number of them.
-                times = self.rows.order_by("-time").values_list("time", flat=True)
-                self.since = times[LOOKED_THROUGH:][:1].first()
-            if self.since is not None:
-                self.rows = self.rows.filter(time__gte=self.since)
-        self.rows = self.rows.filter(cause__gt="").order_by()
+        self.since: datetime | None = None
         # The time since which clients and users are named, None for all.
         self.named_since: datetime | None = None
+        log = CallEntry._default_manager.order_by()
+        if all(term.name == "time" for term in query.parts):
+            calls = query.filter(log)
+        else:
+            calls, self.since = self.listed.newest(log)
+            if self.since is None:
+                # An index finds exactly these calls, but there may be any number of them.
+                self.since = time_at(calls.order_by("-time"), LOOKED_THROUGH)
+            if self.since is not None:
+                calls = calls.filter(time__gte=self.since)
+        self.rows: QuerySet[CallEntry] = calls.filter(cause__gt="").order_by()
 
     @property
     def listed(self) -> CallQuery:
@@ -142,23 +130,26 @@ class Failures:
         log = CallEntry._default_manager.order_by().only(*READ)
         # SQLite uses an index of some rows only if the query says which.
         earliest = log.filter(cause=OuterRef("cause"), cause__gt="").order_by("time").values("pk")[:1]
-        newest = self.rows.filter(cause__in=checksums, time__in={line["last"] for line in found}).only(*READ)
-        last = {entry.cause: entry for entry in newest.annotate(first=Subquery(earliest)).order_by("time", "pk")}
-        first = log.in_bulk([entry.first for entry in last.values()])
-        clients, users = self._callers(checksums, sum(line["n"] for line in found))
-        number = self.count if len(found) == MOST else sum(line["n"] for line in found)
+        latest = self.rows.filter(cause__in=checksums, time__in={line["last"] for line in found}).only(*READ)
+        latest = latest.annotate(first=Subquery(earliest)).order_by("time", "pk")
+        newest: dict[str, Any] = {entry.cause: entry for entry in latest}
+        first = log.in_bulk([entry.first for entry in newest.values()])
+        number = sum(line["n"] for line in found)
+        clients, users = self._callers(checksums, number)
+        if len(found) == MOST:
+            number = self.count
         causes = [
             FailureCause(
-                checksum=line["cause"],
+                checksum=checksum,
                 count=line["n"],
                 all=number,
-                first=first[last[line["cause"]].first],
-                newest=last[line["cause"]],
-                clients=clients[line["cause"]],
-                users=users[line["cause"]],
+                first=first[newest[checksum].first],
+                newest=newest[checksum],
+                clients=clients[checksum],
+                users=users[checksum],
                 query=self.query,
             )
-            for line in found
+            for checksum, line in zip(checksums, found, strict=True)
         ]
         return sorted(causes, key=self.is_old)
 
@@ -190,8 +181,7 @@ class Failures:
         """
         met = self.rows.filter(cause__in=checksums)
         if number > MOST_CALLERS:
-            times = met.order_by("-time").values_list("time", flat=True)
-            self.named_since = times[MOST_CALLERS - 1 :][:1].first()
+            self.named_since = time_at(met.order_by("-time"), MOST_CALLERS - 1)
         if self.named_since is not None:
             met = met.filter(time__gte=self.named_since)
         clients: dict[str, Counter[str]] = defaultdict(Counter)
@@ -216,7 +206,6 @@ def show(page: Page, request: HttpRequest) -> HttpResponseBase:
     of_release = found.of_release(release)
     is_narrowed = "release" in request.GET
     sections = [(None, of_release)] if is_narrowed else found.sections
-    texts = [str(term) for term in query.terms]
     context = {
         "query": query,
         "sections": sections,
@@ -229,6 +218,6 @@ def show(page: Page, request: HttpRequest) -> HttpResponseBase:
         "named_since": found.named_since,
         "earlier_url": found.since and query.back_from(found.since).url(),
         "list_url": found.listed.url(page.home.calls_url),
-        "spans": [(title, query.adding(time=text).url(), text in texts) for text, title in SPANS],
+        "spans": query.spans(SPANS),
     }
     return page.render(request, context)

@@ -43,8 +43,10 @@ def with_changes(home: Home, request: HttpRequest, response: Any) -> Any:
     query = query_of(context.get("object"))
     around = getattr(response.resolve_template(response.template_name), "template", None)
     if (changes or query) and isinstance(around, Template):
-        urls = {"mcp_calls_url": query and query.url(home.calls_url)}
-        urls["mcp_all_changes_url"] = query and query.url(replace(CHANGES, home=home).url)
+        urls = {
+            "mcp_calls_url": query and query.url(home.calls_url),
+            "mcp_all_changes_url": query and query.url(replace(CHANGES, home=home).url),
+        }
         response.context_data = {**context, **urls, "mcp_changes": changes, "mcp_around": around}
         response.template_name = TEMPLATE
     return response

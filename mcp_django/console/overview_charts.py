@@ -26,7 +26,7 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from ..context.untrusted_text import plain
 from ..models import CallEntry
-from ..templatetags.mcp_console import Outcome, duration_text
+from ..templatetags.mcp_console import Outcome, duration_text, local_time
 from .call_query import INDEXED, CallQuery
 from .console_pages import TASKS, Home, Page
 
@@ -49,12 +49,12 @@ LISTED: Final = (
     (7, "user", gettext_lazy("Users")),
     (1, "outcome", gettext_lazy("Refused, failed and open")),
 )
-SPANS: Final = (
-    ("last 1h", gettext_lazy("Last hour")),
-    ("last 24h", gettext_lazy("Last 24 hours")),
-    ("last 7d", gettext_lazy("Last 7 days")),
-    ("last 30d", gettext_lazy("Last 30 days")),
-)
+SPANS: Final = {
+    "last 1h": gettext_lazy("Last hour"),
+    "last 24h": gettext_lazy("Last 24 hours"),
+    "last 7d": gettext_lazy("Last 7 days"),
+    "last 30d": gettext_lazy("Last 30 days"),
+}
 DEFAULT: Final = "last 24h"
 # The parts of a bar from the axis upwards: bad outcomes come first, because heights on the axis compare best.
 GROUPS: Final = ("failed", "refused", "open", "ok")
@@ -253,11 +253,6 @@ class Chart:
         )
 
 
-def _local(time: datetime) -> datetime:
-    """Return a time in the current time zone; without ``USE_TZ`` it has none, and stays as it is."""
-    return timezone.localtime(time) if timezone.is_aware(time) else time
-
-
 class Overview:
     """What a query finds, as figures, charts and lists that lead to its calls at ``calls_url``."""
 
@@ -268,8 +263,8 @@ class Overview:
         ends = min(ends or now, now)
         if begins is None or begins >= ends:
             begins = ends - timedelta(days=1)
-        self.begins = _local(begins)
-        self.ends = _local(ends)
+        self.begins = local_time(begins)
+        self.ends = local_time(ends)
         self.is_about = False
 
     def context(self) -> dict[str, Any]:
@@ -277,7 +272,6 @@ class Overview:
         found = figures(self.query, self.begins, self.ends)
         self.is_about = found.part > 1
         chart = Chart(found.steps)
-        texts = [str(term) for term in self.query.terms]
         sentences = [self.told(number, "{calls}", "{failed}") for number in range(FORMS)]
         forms = list(dict.fromkeys(sentences))
         return {
@@ -289,7 +283,7 @@ class Overview:
             "list_url": self.query.url(self.calls_url),
             "yesterday": self.query.adding(time="yesterday"),
             "is_new": not found.now.calls and not CallEntry._default_manager.exists(),
-            "spans": [(title, self.query.adding(time=text).url(), text in texts) for text, title in SPANS],
+            "spans": self.query.spans(SPANS),
             "numbers": self.numbers(found),
             "forms": json.dumps(forms),
             "form_of": "".join(str(forms.index(text)) for text in sentences),

@@ -18,7 +18,7 @@ from django.utils.translation import gettext as _
 from ..approvals.deciders import DeciderSight
 from ..context.request import MCPRequest
 from ..context.untrusted_text import plain
-from ..differences.difference_tables import ShownCall
+from ..differences.difference_tables import tables_of
 from ..differences.kept_changes import KeptChange
 from ..differences.trials import Trial
 from ..differences.undo import OthersChanges, Undo
@@ -32,7 +32,7 @@ from ..scopes import Scope
 from ..signin import SignIn
 from ..sites import MCPSite
 from .console_pages import Home, Page, may_undo_others
-from .known_sites import known_sites
+from .known_sites import usable_sites
 from .switches_page import way_back
 
 VIEW: Final = "mcp_django.view_change"
@@ -81,11 +81,13 @@ def summary_of(home: Home, request: HttpRequest, change: Change) -> str:
     view the models of all that its caller was shown."""
     user: Any = request.user
     is_told = user.is_superuser or change.user == KeptChange.owner_of(user)
-    site = known_sites().get(change.site)
-    if not is_told and site is not None and not site.needs_middleware:
+    site = usable_sites().get(change.site)
+    if not is_told and site is not None:
         sight = DeciderSight(request, site, home.admin_site)
         is_told = sight.sees_models((change.labels or change.model).split())
-    return plain(change.summary, 160) if is_told else f"change {change.pk} of {change.model}"
+    if is_told:
+        return plain(change.summary, 160)
+    return f"change {change.pk} of {change.model}"
 
 
 def told_change(home: Home, request: HttpRequest, change: Change) -> dict[str, Any]:
@@ -124,8 +126,8 @@ class UndoOnPage:
     """A change that a user takes back on a page."""
 
     def __init__(self, request: HttpRequest, change: Change) -> None:
-        site = known_sites().get(change.site)
-        if site is None or site.needs_middleware:
+        site = usable_sites().get(change.site)
+        if site is None:
             raise Http404
         self.change = change
         self.site = site
@@ -182,9 +184,8 @@ def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
         trial = undo.trial()
     except (ToolError, CallRefused) as error:
         return page.render(request, {**context, "why_not": error.message})
-    wire = trial.difference.to_wire()
     shown = {
-        "tables": ShownCall({"difference": wire}, undo.site).tables,
+        "tables": tables_of(trial.difference.to_wire(), undo.site),
         "others": trial.difference.others,
         "pin": trial.pin,
     }

@@ -227,17 +227,18 @@ def _rows(kind: str, rows: Sequence[Any], names: Names) -> Iterator[TableRow]:
         if kind == "deleted":
             yield TableRow(kind, str(row[1]), ())
             continue
-        cells = list(_cells(row["columns"], kind, names))
+        cells = list(cells_of(row["columns"], kind, names))
         yield TableRow(kind, str(row["label"]), cells, note=translated(row.get("note", "")))
         for inline, items in row.get("inlines", {}).items():
             of_inline = names.of_inline(inline)
             for item in items:
                 of_item = next(name for name in KINDS if name in item)
-                cells = [] if of_item == "deleted" else list(_cells(item[of_item], of_item, of_inline))
+                cells = [] if of_item == "deleted" else list(cells_of(item[of_item], of_item, of_inline))
                 yield TableRow(of_item, str(item.get("pk", "")), cells, of_inline.title(inline))
 
 
-def _cells(columns: Mapping[str, Any], kind: str, names: Names) -> Iterator[TableCell]:
+def cells_of(columns: Mapping[str, Any], kind: str, names: Names) -> Iterator[TableCell]:
+    """Yield the cells of a row with these columns, of which a changed one is a pair of before and after."""
     for name, value in columns.items():
         if kind == "changed":
             before, after = (names.value(name, side) for side in value)

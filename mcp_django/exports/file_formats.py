@@ -5,7 +5,6 @@ import re
 from collections.abc import Sequence
 from datetime import timedelta
 from io import TextIOWrapper
-from itertools import chain
 from tempfile import TemporaryFile
 from typing import IO, Any, ClassVar, Final
 
@@ -162,8 +161,9 @@ def guarded(values: Sequence[Any]) -> Sequence[Any]:
     """Return cells, of which no text runs as a formula: it begins with an apostrophe then. Numbers stay as they are,
     and texts that are numbers."""
     texts = [value for value in values if type(value) is str]
-    # One look at all of them: few columns have such a text.
-    if FORMULA.search("\n".join(chain(("",), texts))) is None and not any(text[:1] in BLANKS for text in texts):
+    # One look at all of them, each after a line's end: few columns have such a text.
+    has_formula = FORMULA.search("\n" + "\n".join(texts)) is not None
+    if not has_formula and not any(text[:1] in BLANKS for text in texts):
         return values
     return [safe(value) if type(value) is str else value for value in values]
 

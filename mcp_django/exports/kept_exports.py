@@ -325,16 +325,19 @@ class KeptExport:
             deleted += sum(cls(row).delete() for row in batch)
         for kind in known_formats().values():
             kind.clear_left(KEPT_FOR)
+        before = timezone.now()
+        if not every:
+            # A younger file may belong to a row whose transaction has not ended.
+            before -= 2 * KEPT_FOR
         try:
-            cls._delete_unknown(timezone.now() if every else timezone.now() - 2 * KEPT_FOR)
+            cls._delete_unknown(before)
         except Exception as error:
             logger.warning("The files without an export could not be looked for: %s", error)
         return deleted
 
     @classmethod
     def _delete_unknown(cls, before: datetime) -> None:
-        """Delete the files of the storage that no row knows and that were written before a time: until then, the row
-        may be in a transaction that has not ended."""
+        """Delete the files of the storage that no row knows and that were written before a time."""
         storage = cls.storage()
         if storage is None:
             return

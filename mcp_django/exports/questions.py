@@ -25,6 +25,7 @@ from ..exceptions import NotPermitted, ToolError
 from ..orm.access import ModelAccess, access_of
 from ..orm.aggregates.aggregation import Aggregation
 from ..orm.aggregates.asked_measures import AskedMeasure
+from ..orm.aggregates.measure_reader import PATH
 from ..orm.cells import Page
 from ..orm.columns import Column, GenericColumn, ManyColumn, ReverseColumn
 from ..orm.conditions import Applied, Condition, Filter
@@ -64,8 +65,6 @@ ONLY_OF_GROUPS: Final = ("having", "top", "per", "fill")
 # What is kept with the arguments, and the beginning of a date or time in the parameters of a query.
 SCOPE: Final = "scope"
 MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\d\b")
-# A path in the field of a measure, which may be an expression.
-NAME: Final = re.compile(r"[^\W\d][\w.]*")
 OTHER_ROWS: Final = "The rows of {} that the user may see are others now. Make the export again."
 NOT_EXPORTED: Final = "Records of {} may not be exported. query_records and aggregate_records show them."
 
@@ -122,9 +121,13 @@ class UnexportedLabels:
                 found += model.access.models
             elif column is not None and (column.is_foreign_key or isinstance(column, ManyColumn)):
                 related = model.access.model_of(column.field.related_model)
-                if related is not None and not related.may("export"):
-                    (self.single if column.is_foreign_key else self.many).append(place)
-                    found.append(related)
+                if related is None or related.may("export"):
+                    continue
+                found.append(related)
+                if column.is_foreign_key:
+                    self.single.append(place)
+                else:
+                    self.many.append(place)
         self.models = sorted({end.exposure.label for end in found if not end.may("export")})
 
     def left_out(self, rows: list[list[Any]]) -> list[list[Any]]:
@@ -379,7 +382,7 @@ class GroupsQuestion(Question):
             _check_exported(group.title, Path.read(model, group.target.name).end)
         for asked in map(AskedMeasure.read, given.get("aggregates") or ()):
             for text in (asked.field, asked.order):
-                for end in _ends(model, text if isinstance(text, str) else ""):
+                for end in _ends(model, text):
                     _check_exported(text, end)
         return cls(aggregation, given)
 
@@ -410,15 +413,7 @@ def _check_exported(name: str, model: ModelAccess) -> None:
 def _holders(model: ModelAccess, column: Column) -> Iterator[ModelAccess]:
     """Yield the models whose records a column of rows is made of, besides ``model`` itself."""
     if column.through:
-        # A column of a related row is a part of that row, and a value of a list one of its rows.
-        listed = RelatedValue.read(model, column.name)
-        if listed is None:
-            yield Path.read(model, column.name).end
-            return
-        yield listed.link.related
-        # Its column, and the one that says which row is the last, can be of a row behind.
-        targets = [target for target in (listed.target, listed.order) if target is not None]
-        yield from (Path.read(listed.link.related, target.name).end for target in targets)
+        yield from _holders_behind(model, column.name)
         return
     found: Any = None
     if column.is_stored:
@@ -434,6 +429,20 @@ def _holders(model: ModelAccess, column: Column) -> Iterator[ModelAccess]:
         yield related
 
 
+def _holders_behind(model: ModelAccess, name: str) -> Iterator[ModelAccess]:
+    """Yield the models whose records a column behind a relation is made of."""
+    # A column of a related row is a part of that row, and a value of a list one of its rows.
+    listed = RelatedValue.read(model, name)
+    if listed is None:
+        yield Path.read(model, name).end
+        return
+    yield listed.link.related
+    # Its column, and the one that says which row is the last, can be of a row behind.
+    for target in (listed.target, listed.order):
+        if target is not None:
+            yield Path.read(listed.link.related, target.name).end
+
+
 def _lists_others(column: Column) -> bool:
     """Return whether a column of rows lists records that point to them, or that the project's code reads."""
     field: Any = column.field
@@ -442,9 +451,11 @@ def _lists_others(column: Column) -> bool:
     return isinstance(column, ReverseColumn) or (column.is_computed and field is not None and field.many_to_many)
 
 
-def _ends(model: ModelAccess, text: str) -> Iterator[ModelAccess]:
+def _ends(model: ModelAccess, text: Any) -> Iterator[ModelAccess]:
     """Yield the models whose columns, or number of rows, a measure of this field is of, besides ``model`` itself."""
-    for path in NAME.findall(text):
+    if not isinstance(text, str):
+        return
+    for path in PATH.findall(text):
         names = path.replace(".", "__").split("__")
         end = model
         for place, name in enumerate(names, 1):

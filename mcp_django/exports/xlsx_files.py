@@ -100,7 +100,10 @@ class XLSXFile(FileFormat):
         before = time.time() - age.total_seconds()
         for folder in Path(gettempdir()).glob(f"{PREFIX}*"):
             with contextlib.suppress(OSError):
-                if folder.is_dir() and max(path.stat().st_mtime for path in (folder, *folder.iterdir())) < before:
+                if not folder.is_dir():
+                    continue
+                last_written = max(path.stat().st_mtime for path in (folder, *folder.iterdir()))
+                if last_written < before:
                     shutil.rmtree(folder)
 
 

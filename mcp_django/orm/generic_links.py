@@ -39,7 +39,7 @@ class GenericLink(Link):
         if related is None:
             return None
         link = cls(name, column.field, related)
-        if all(map(is_joinable, (link.field, link._holder))) and link._is_comparable:
+        if is_joinable(link.field) and is_joinable(link._holder) and link._is_comparable:
             return link
         return None
 
@@ -72,6 +72,7 @@ class GenericLink(Link):
 
     @property
     def _is_comparable(self) -> bool:
+        """Whether the database can compare the keys on both sides."""
         own = self._own
         remote = self._remote
         # A field of the project's own may store a key otherwise than it shows it.
@@ -81,7 +82,9 @@ class GenericLink(Link):
             if isinstance(own, TEXTS):
                 return own.db_collation == remote.db_collation
             return isinstance(own, (IntegerField, UUIDField))
-        return any(isinstance(own, kind) and isinstance(remote, kind) for kind in (IntegerField, UUIDField))
+        if isinstance(remote, UUIDField):
+            return isinstance(own, UUIDField)
+        return isinstance(own, IntegerField) and isinstance(remote, IntegerField)
 
     def _key(self, own: Any) -> Any:
         """Return the key of the owner as the related rows hold it."""
@@ -90,7 +93,9 @@ class GenericLink(Link):
         using = router.db_for_read(self.exposure.model)
         if isinstance(self._own, IntegerField) or connections[using].features.has_native_uuid_field:
             return Cast(own, CharField())
-        # The database has its digits alone.
+        # The database has its digits alone, and the related rows have hyphens between the groups.
         first, *others = (Substr(own, start, length) for start, length in GROUPS)
-        parts = [part for group in others for part in (Value("-"), group)]
-        return Concat(first, *parts, output_field=CharField())
+        parts: list[Any] = [first]
+        for group in others:
+            parts += [Value("-"), group]
+        return Concat(*parts, output_field=CharField())

@@ -240,7 +240,9 @@ class FilterSuggestions(Suggestions):
     def _generic(self, name: str) -> GenericLink | None:
         """Return the generic relation that a name begins with, None if there is none that filters can follow."""
         root = name[:MAX_NAME].replace(".", "__").partition("__")[0]
-        return None if self._is_narrowed or self.model.link(root) else GenericLink.named(self.model, root)
+        if self._is_narrowed or self.model.link(root) is not None:
+            return None
+        return GenericLink.named(self.model, root)
 
     def is_generic(self, name: str) -> bool:
         """Return whether a name begins with a generic relation that filters can follow."""

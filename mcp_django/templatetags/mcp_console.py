@@ -88,9 +88,11 @@ class Outcome:
             with override(language):
                 codes.setdefault(_("asked or cancelled").lower(), []).append("open")
                 for code, text in (WORDS | REASONS).items():
-                    for word in {str(text).lower(), cls(code).word.lower()} if code else ():
-                        codes.setdefault(word, []).append(code)
-        return {word: list(dict.fromkeys(each)) for word, each in codes.items()}
+                    # A call that runs has no code to ask for.
+                    if code:
+                        codes.setdefault(str(text).lower(), []).append(code)
+                        codes.setdefault(cls(code).word.lower(), []).append(code)
+        return {word: list(dict.fromkeys(found)) for word, found in codes.items()}
 
 
 @register.filter
@@ -113,22 +115,31 @@ def outcome_mark(outcome: str) -> SafeString:
     return format_html(mark, shown.group, plain(outcome), shown.word)
 
 
+def local_time(time: datetime) -> datetime:
+    """Return a time in the current time zone; without ``USE_TZ`` it has none, and stays as it is."""
+    return timezone.localtime(time) if timezone.is_aware(time) else time
+
+
 @register.filter
 def moment(time: datetime | None) -> Any:
     """Return a time to the second, in the reader's zone, "" for none."""
     if time is None:
         return ""
-    local = timezone.localtime(time) if timezone.is_aware(time) else time
+    local = local_time(time)
     return format_html('<time dir="ltr" datetime="{}">{}</time>', local.isoformat(), date_format(local, TIME_FORMAT))
 
 
 def duration_text(ms: float) -> str:
     """Return a duration in ms as text, in ms or s: the same on every page, as exactly as a reader needs."""
     if round(ms) >= 1000:
-        seconds = round(ms / 1000, 0 if ms >= 9950 else 1)
-        return _("%s s") % number_format(seconds, 0 if seconds % 1 == 0 else 1)
-    ms = round(ms, 0 if ms >= 9.95 else 1)
-    return _("%s ms") % number_format(ms, 0 if ms % 1 == 0 else 1)
+        return _("%s s") % _rounded(ms / 1000)
+    return _("%s ms") % _rounded(ms)
+
+
+def _rounded(number: float) -> str:
+    """Return a number as text, with a decimal if it is below 10 and not whole."""
+    number = round(number, 0 if number >= 9.95 else 1)
+    return number_format(number, 0 if number % 1 == 0 else 1)
 
 
 @register.filter

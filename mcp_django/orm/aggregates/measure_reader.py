@@ -28,6 +28,8 @@ from .functions import (
 from .measures import DEFAULT_UNIT, Measure, find_title
 
 SHARES: Final = "a share between 0 and 1, such as 0.9"
+# A path in the field of a measure, which may be an expression.
+PATH: Final = re.compile(r"[^\W\d][\w.]*")
 
 
 class MeasureReader:
@@ -139,8 +141,7 @@ class MeasureReader:
 
         Return None for an expression of fields of the row itself.
         """
-        paths = re.findall(r"[^\W\d][\w.]*", text)
-        roots = {path.replace(".", "__").partition("__")[0] for path in paths}
+        roots = {path.replace(".", "__").partition("__")[0] for path in PATH.findall(text)}
         links = [list_named(self.model, root) for root in roots]
         several = [link for link in links if link is not None and link.to_many]
         if not several:

@@ -104,10 +104,12 @@ class ExportView(SessionPage):
     def _file(self, kept: KeptExport, stream: Any) -> HttpResponseBase:
         row = kept.row
         response = FileResponse(stream, as_attachment=True, filename=row.name, content_type=kept.mime_type)
-        # Not every server leaves out what follows the head. Nothing is read of it.
-        size = 0 if self.request.method == "HEAD" else row.size
-        file = BytesIO() if self.request.method == "HEAD" else stream
-        OpenFile(file, size, f"The download of the export of call {row.call}").send_as(response, self.request)
+        what = f"The download of the export of call {row.call}"
+        if self.request.method == "HEAD":
+            # Not every server leaves out a body after the head.
+            OpenFile(BytesIO(), 0, what).send_as(response, self.request)
+        else:
+            OpenFile(stream, row.size, what).send_as(response, self.request)
         # GZipMiddleware would remove Content-Length.
         response["Content-Encoding"] = "identity"
         response["Content-Length"] = str(row.size)

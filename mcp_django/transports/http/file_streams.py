@@ -30,7 +30,7 @@ class OtherSize(Exception):
 
 
 class OpenFile:
-    """An open file that has ``size`` bytes, None if that is not known; ``what`` is told in the log if it fails."""
+    """An open file that has ``size`` bytes, None if that is not known; the log calls it ``what`` if it fails."""
 
     def __init__(self, stream: Any, size: int | None, what: str) -> None:
         self.stream = stream
@@ -51,13 +51,19 @@ class OpenFile:
         try:
             data: bytes = self.stream.read(CHUNK)
             self.sent += len(data)
-            if self.size is not None and (self.sent > self.size or (not data and self.sent < self.size)):
-                than = "longer" if data else "shorter"
-                raise OtherSize(f"The file is {than} than its {self.size} bytes.")
+            self._check_size(is_end=not data)
         except Exception as error:
             log_failure(self.what, error)
             raise
         return data
+
+    def _check_size(self, *, is_end: bool) -> None:
+        if self.size is None:
+            return
+        if self.sent > self.size:
+            raise OtherSize(f"The file is longer than its {self.size} bytes.")
+        if is_end and self.sent < self.size:
+            raise OtherSize(f"The file is shorter than its {self.size} bytes.")
 
     def _pieces(self, environ: Mapping[str, Any]) -> Iterator[bytes]:
         try:

@@ -17,7 +17,7 @@ from rest_framework import serializers
 
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.approvals.queue import ApprovalQueue
-from mcp_django.console import call_query, changes_page
+from mcp_django.console import call_query, changes_page, known_sites
 from mcp_django.differences.kept_changes import KeptChange
 from mcp_django.models import CallEntry, Change
 from mcp_django.testing import MCPClient
@@ -286,7 +286,7 @@ def site_of(monkeypatch: pytest.MonkeyPatch, exposure: type[ModelExposure] = Mod
     """A site that the console knows, with authors, whose page in the admin has no e-mail address."""
     site = MCPSite()
     site.register(Author, exposure, **options)
-    monkeypatch.setattr(changes_page, "known_sites", lambda: {site.name: site})
+    monkeypatch.setattr(known_sites, "known_sites", lambda: {site.name: site})
     monkeypatch.setattr(AuthorAdmin, "exclude", ["email", "name"])
     return site
 
@@ -432,7 +432,7 @@ def test_each_change_is_seen_as_at_its_own_endpoint(
     wide, narrow = MCPSite("wide"), MCPSite("narrow")
     wide.register(Author, ModelExposure, fields=["id", "name", "email"])
     narrow.register(Author, Own)
-    monkeypatch.setattr(changes_page, "known_sites", lambda: {site.name: site for site in (narrow, wide)})
+    monkeypatch.setattr(known_sites, "known_sites", lambda: {site.name: site for site in (narrow, wide)})
     author = make_author("Frank")
     rename(ann, author, "Ida", site=wide)
     rename(ann, author, "Zoe", site=narrow)
