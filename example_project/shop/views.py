@@ -19,7 +19,7 @@ ACCOUNTS = {
     "manager": "sees everything and approves refunds above 100 in the admin",
     "nobody": "can sign in, and sees nothing",
 }
-# Those whose lines stand on the page itself; the others are folded.
+# Their lines are on the page itself; those of other clients are folded.
 FIRST_CLIENTS = ("claude-code", "codex")
 DOCS = settings.BASE_DIR / "docs"
 BUILT_DOCS = settings.BASE_DIR / "build" / "docs"
@@ -34,7 +34,7 @@ QUESTIONS = [
     "What do people complain about in reviews with one star?",
     "Mark the five oldest paid orders as shipped.",
     "Refund the newest delivered order: the parcel arrived broken.",
-    "Refund 120 of the newest delivered order: it came too late. Then tell me for whom that waits.",
+    "Refund 120 of the newest delivered order: it came too late. Then tell me who has to approve that.",
     "Raise the prices of all knives by five per cent, rounded to ten cents. Show me first what would change.",
     "Ada Ibarra is called Ada Evans now, and is there twice: merge the two customers.",
     "Cancel all pending orders. Then take that back.",
