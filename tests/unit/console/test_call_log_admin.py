@@ -109,6 +109,10 @@ def test_no_more_rows_are_counted_than_the_list_leads_to(browser: Client, monkey
     assert all("LIMIT 60" in sql for sql in counts)
     assert "The newest 60 calls." in page.text
     assert "The newest 60 calls that match." in browser.get(CALLS, {"q": "ok"}).text
+    # The first by duration are of the newest ones, but the first by time are the oldest of all.
+    assert "The newest 60 calls." in browser.get(CALLS, {"o": "-1"}).text
+    assert "The oldest 60 calls." in browser.get(CALLS, {"o": "0"}).text
+    assert "The oldest 60 calls that match." in browser.get(CALLS, {"o": "0", "q": "ok"}).text
 
 
 def test_the_words_of_outcomes_are_collected_once_for_a_page(browser: Client, monkeypatch: pytest.MonkeyPatch) -> None:
