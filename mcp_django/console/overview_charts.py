@@ -2,7 +2,7 @@
 
 The figures of a period and of the one before it are computed in one pass over one query of at most ``MOST`` rows of the
 log. If there are more, a sample stands for them: calls have random ids, so a range of ids is a fair sample that an
-index finds.
+index finds. On databases without such an index, it is one call of each so many that follow each other.
 """
 
 import json
@@ -156,18 +156,32 @@ def sample(query: CallQuery, calls: QuerySet[CallEntry]) -> tuple[QuerySet[CallE
         if not without(query, *(names - {name})).filter(calls)[MOST : MOST + 1].exists():
             return query.filter(calls), 1
     # Primary keys are nearly in the order of time, so their range tells about how many calls there are.
-    first, last = (calls.order_by(order).values_list("pk", flat=True)[0] for order in ("time", "-time"))
+    orders = (("time", "pk"), ("-time", "-pk"))
+    first, last = sorted(calls.order_by(*order).values_list("pk", flat=True)[0] for order in orders)
     part = 2
-    while part < 16**DIGITS and abs(last - first) // part > MOST / 2:
+    while part < 16**DIGITS and (last - first) // part > MOST / 2:
         part *= 2
+    if not connections[calls.db].features.supports_partial_indexes:
+        # No index has the samples alone, and the one on ids leads to calls of all times.
+        return query.filter(calls.filter(pk__in=spread_keys(first, last, part))), part
     calls = calls.filter(call_id__lt=f"{16**DIGITS // part:0{DIGITS}x}")
     # An index has the smaller samples. SQLite uses it only if the query says so.
     if part >= 16:
         calls = calls.filter(call_id__lt="1")
-    if not connections[calls.db].features.supports_partial_indexes:
-        # MySQL would take an index on the ids and read every row that it finds. Of the keys, an index has all.
-        calls = CallEntry._default_manager.order_by().filter(pk__in=calls.values("pk"))
     return query.filter(calls), part
+
+
+def spread_keys(first: int, last: int, part: int) -> list[int]:
+    """Return one of each ``part`` primary keys between two, so that a row is as likely as any other.
+
+    Rows found by them stand for ``part`` rows each, whether or not there is a row for every key.
+    """
+    keys = []
+    for number in range(first // part, last // part + 1):
+        # A multiplicative hash: a fixed place would meet the same client of several that take turns.
+        place = number * 2_654_435_761 % 2**32 * part // 2**32
+        keys.append(number * part + place)
+    return keys
 
 
 def round_times(begins: datetime, ends: datetime, most: int) -> list[datetime]:

@@ -41,7 +41,7 @@ def log(client_id: str = "", *, number: int = 1, hours: float = 1, **values: Any
     CallEntry.objects.bulk_create(
         CallEntry(
             **{"call_id": f"{place * 2654435761 % 2**32:08x}{place:024x}", "outcome": "ok", "client_id": client_id}
-            | {"time": time - timedelta(seconds=place - known), "kind": "person", **values}
+            | {"time": time - timedelta(seconds=known + number - place), "kind": "person", **values}
         )
         for place in range(known, known + number)
     )

@@ -12,6 +12,7 @@ from mcp_django.console import overview_charts as module
 from mcp_django.console.call_query import CallQuery
 from mcp_django.console.overview_charts import Figures, Tally, figures
 from mcp_django.context.call_record import CallRecord
+from mcp_django.models import CallEntry
 from mcp_django.operating.call_log_storage import row_of, store
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
@@ -97,6 +98,31 @@ def test_many_calls_are_estimated_from_a_sample(monkeypatch: pytest.MonkeyPatch)
         assert (of(text).part, of(text).now.calls) == (1, 1), text
     # No index finds these.
     assert of("duration:<10").part == 32
+
+
+@pytest.mark.parametrize("step", [1, 3])
+def test_a_sample_by_keys_is_fair_to_clients_that_take_turns_whatever_keys_there_are(
+    monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    monkeypatch.setattr(connection.features, "supports_partial_indexes", False)
+    monkeypatch.setattr(module, "MOST", 400)
+    # As of a cluster whose nodes give every third key.
+    rows = [
+        CallEntry(
+            pk=100_000 + number * step,
+            call_id=uuid4().hex,
+            time=NOW - timedelta(minutes=5),
+            outcome="ok",
+            client_name=("Claude", "Codex")[number % 2],
+        )
+        for number in range(6000)
+    ]
+    CallEntry.objects.bulk_create(rows)
+    found = of()
+    assert found.part > 1
+    assert 5000 <= found.now.calls <= 7000
+    clients = {value: now.calls for value, now, _before in found.tops[1]}
+    assert abs(clients["Claude"] - clients["Codex"]) < 1000
 
 
 def test_the_figures_take_two_queries_and_those_of_a_sample_four(monkeypatch: pytest.MonkeyPatch) -> None:
