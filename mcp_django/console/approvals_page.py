@@ -29,7 +29,8 @@ from ..operating.recorded_calls import RecordedCall
 from ..server.kept_calls import KeptCallExecutor
 from .console_pages import Page
 from .conversations_page import admin_url
-from .known_sites import known_sites, usable_sites
+from .known_sites import known_sites
+from .sights import Sights
 from .undo_page import may_take_back, request_of
 
 State = Change.State
@@ -45,29 +46,12 @@ TABS: Final = {
 }
 
 
-class Sights:
-    """What the user of a page sees of requests, which can have been made at different endpoints."""
-
-    def __init__(self, page: Page, request: HttpRequest) -> None:
-        self.page = page
-        self.request = request
-        self._by_site: dict[str, DeciderSight | None] = {}
-
-    def of(self, approval: ApprovalRequest) -> DeciderSight | None:
-        """Return what they see of a request; None if its endpoint is gone, or needs a browser's session."""
-        name = approval.change.site
-        if name not in self._by_site:
-            site = usable_sites().get(name)
-            sight = None if site is None else DeciderSight(self.request, site, self.page.home.admin_site)
-            self._by_site[name] = sight
-        return self._by_site[name]
-
-    def look_up(self, approvals: list[ApprovalRequest]) -> None:
-        """Look for the rows of all requests of a list at once."""
-        for name in {approval.change.site for approval in approvals}:
-            there = [approval for approval in approvals if approval.change.site == name]
-            if (sight := self.of(there[0])) is not None:
-                sight.look_up(there)
+def look_up(sights: Sights, approvals: list[ApprovalRequest]) -> None:
+    """Look for the rows of all requests of a list at once."""
+    for name in {approval.change.site for approval in approvals}:
+        there = [approval for approval in approvals if approval.change.site == name]
+        if (sight := sights.of(name)) is not None:
+            sight.look_up(there)
 
 
 class OneRequest:
@@ -80,7 +64,7 @@ class OneRequest:
         self.change = approval.change
         self.kept = KeptChange(self.change)
         self.queue = ApprovalQueue(request.user)
-        self.sight = Sights(page, request).of(approval)
+        self.sight = Sights(page.home, request).of(self.change.site)
         self.state = self.queue.state_of(approval)
         self.is_own = self.queue.has_asked(approval)
 
@@ -213,11 +197,11 @@ def listed(page: Page, request: HttpRequest) -> dict[str, Any]:
     paginator.count = counts[name]
     shown = paginator.get_page(request.GET.get("page"))
     approvals = list(shown)
-    sights = Sights(page, request)
-    sights.look_up(approvals)
+    sights = Sights(page.home, request)
+    look_up(sights, approvals)
     lines = []
     for approval in approvals:
-        sight = sights.of(approval)
+        sight = sights.of(approval.change.site)
         is_seen = queue.has_seen(approval) or (sight is not None and sight.sees_rows(approval))
         change = approval.change
         lines.append(

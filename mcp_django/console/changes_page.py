@@ -33,6 +33,7 @@ from .console_pages import Page
 from .conversations_page import admin_url
 from .known_sites import usable_sites
 from .query_times import RELATIVE
+from .sights import Sights
 from .undo_page import changes_by, told_change
 
 # Number of calls on a page, and of values proposed for each name.
@@ -173,7 +174,8 @@ class Lines:
         self.request = request
         self.owner = KeptChange.owner_of(request.user)
         changes = changes_by([call.call_id for call in calls]).defer("footprint", "kept", "result")
-        told = {change: told_change(page.home, request, change) for change in changes}
+        sights = Sights(page.home, request)
+        told = {change: told_change(sights, change) for change in changes}
         # The rows of each change of which the reader may know.
         self.rows = {change: list(WrittenRow.of(change)) for change, known in told.items() if known}
         self.sights: dict[str, ReaderSight] = {}

@@ -25,6 +25,7 @@ from ..operating.recorded_calls import RecordedCall
 from ..templatetags.mcp_console import local_time
 from .console_pages import Home, Page
 from .known_sites import usable_sites
+from .sights import Sights
 from .switches_page import way_back
 from .undo_page import request_of, summary_of
 
@@ -126,10 +127,11 @@ def listed(home: Home, request: HttpRequest, plan: list[Step]) -> dict[str, Any]
     """Return what the page shows of a plan: all that is left out and why, and the first changes of the others."""
     address = reverse(f"{home.admin_site.name}:mcp_django_console_undo")
     back = urlencode({"back": request.get_full_path()})
+    sights = Sights(home, request)
     rows = [
         {
             "change": step.change,
-            "summary": summary_of(home, request, step.change),
+            "summary": summary_of(sights, step.change),
             "user": plain(step.change.username),
             "url": f"{address}?change={step.change.pk}&{back}",
             "why_not": step.why_not,

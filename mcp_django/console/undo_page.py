@@ -15,7 +15,6 @@ from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
-from ..approvals.deciders import DeciderSight
 from ..context.request import MCPRequest
 from ..context.untrusted_text import plain
 from ..differences.difference_tables import tables_of
@@ -33,6 +32,7 @@ from ..signin import SignIn
 from ..sites import MCPSite
 from .console_pages import Home, Page, may_undo_others
 from .known_sites import usable_sites
+from .sights import Sights
 from .switches_page import way_back
 
 VIEW: Final = "mcp_django.view_change"
@@ -61,8 +61,9 @@ def changes_of(home: Home, request: HttpRequest, calls: Iterable[CallEntry]) -> 
 def changes_of_calls(home: Home, request: HttpRequest, ids: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Yield what the calls with these ids changed, the newest first, as far as the user may know
     (:func:`told_change`)."""
+    sights = Sights(home, request)
     for change in changes_by(ids).only(*SHOWN)[:MOST]:
-        if told := told_change(home, request, change):
+        if told := told_change(sights, change):
             yield told
 
 
@@ -76,24 +77,22 @@ def changes_by(ids: Sequence[str]) -> QuerySet[Change]:
     return rows.filter(call__in=ids, call__gt="", state__in=states)
 
 
-def summary_of(home: Home, request: HttpRequest, change: Change) -> str:
+def summary_of(sights: Sights, change: Change) -> str:
     """Return what a change did, which names rows: only its number and model, unless it is the user's own or they may
     view the models of all that its caller was shown."""
-    user: Any = request.user
+    user: Any = sights.request.user
     is_told = user.is_superuser or change.user == KeptChange.owner_of(user)
-    site = usable_sites().get(change.site)
-    if not is_told and site is not None:
-        sight = DeciderSight(request, site, home.admin_site)
+    if not is_told and (sight := sights.of(change.site)) is not None:
         is_told = sight.sees_models((change.labels or change.model).split())
     if is_told:
         return plain(change.summary, 160)
     return f"change {change.pk} of {change.model}"
 
 
-def told_change(home: Home, request: HttpRequest, change: Change) -> dict[str, Any]:
+def told_change(sights: Sights, change: Change) -> dict[str, Any]:
     """Return what a page tells of a change, nothing if the user may not know of it: with the address at which it is
     taken back, "" if it cannot be, or not by this user."""
-    user: Any = request.user
+    user: Any = sights.request.user
     may_undo = may_take_back(user, change)
     if not (may_undo or user.has_perm(VIEW)):
         return {}
@@ -101,11 +100,11 @@ def told_change(home: Home, request: HttpRequest, change: Change) -> dict[str, A
     is_undone = change.state == Change.State.UNDONE
     url = ""
     if may_undo and not why_not:
-        address = reverse(f"{home.admin_site.name}:mcp_django_console_undo")
+        address = reverse(f"{sights.home.admin_site.name}:mcp_django_console_undo")
         url = f"{address}?change={change.pk}"
     return {
         "number": change.pk,
-        "summary": summary_of(home, request, change),
+        "summary": summary_of(sights, change),
         "url": url,
         "is_undone": is_undone,
         "why": "" if is_undone else why_not,
@@ -170,7 +169,8 @@ def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
     change = find_change(request, request.POST.get("change", request.GET.get("change", "")))
     undo = UndoOnPage(request, change)
     back = way_back(request)
-    context: dict[str, Any] = {"change": change, "summary": summary_of(page.home, request, change), "back": back}
+    context: dict[str, Any] = {"change": change, "back": back}
+    context["summary"] = summary_of(Sights(page.home, request), change)
     context |= {"client": plain(change.client_name or change.client_id), "user_name": plain(change.username)}
     if request.method == "POST":
         try:

@@ -3,10 +3,14 @@
 from typing import Any
 
 import pytest
+from django.contrib import admin
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission
-from django.test import Client
+from django.test import Client, RequestFactory
 
+from mcp_django.console import sights
+from mcp_django.console.call_log_admin import CallEntryAdmin
+from mcp_django.console.undo_page import changes_of
 from mcp_django.models import CallEntry, Change
 from mcp_django.tools.write_tools import CreateRecord, UpdateRecord
 from tests.factories import make_author, make_superuser, make_user
@@ -134,6 +138,25 @@ def test_the_rows_of_a_change_are_named_to_nobody_who_may_not_view_their_model()
         text = browser.get(page).text
         assert "Ida" not in text, page
         assert page == url("changes") or f"change {number} of testapp.author" in text
+
+
+def test_the_rights_of_a_reader_are_looked_at_once_for_all_changes_of_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    root = make_superuser()
+    author = make_author("Frank")
+    for name in ("Ida", "Ada", "Eva"):
+        renamed(root, author, name)
+    made: list[Any] = []
+    original = sights.DeciderSight
+    monkeypatch.setattr(sights, "DeciderSight", lambda *given: made.append(given) or original(*given))
+    viewer = make_user("eve", "mcp_django.view_callentry", "mcp_django.view_change")
+    home = CallEntryAdmin(CallEntry, admin.site)
+    request = RequestFactory().get("/")
+    request.user = viewer
+    request.session = {}  # type: ignore[assignment]
+    told = list(changes_of(home, request, CallEntry.objects.all()))
+    assert len(told) == 3
+    assert not any("author " in change["summary"] for change in told)
+    assert len(made) == 1
 
 
 def test_one_s_own_changes_need_no_permission_of_the_console_but_the_page() -> None:
